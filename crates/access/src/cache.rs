@@ -59,7 +59,7 @@ impl Default for ReviewCacheOptions {
     }
 }
 
-/// Number of per-cluster queues at which the hub drops the queues of clusters without reviews.
+/// Number of per-cluster queues at which the cache removes idle queues before it adds another.
 const MAX_IDLE_QUEUES: usize = 4_096;
 
 type Answer = Result<bool, ReviewError>;
@@ -79,7 +79,7 @@ struct State {
     kept: Duration,
     clusters: HashMap<ClusterName, ClusterQueue>,
     answers: HashMap<Arc<Review>, KeptAnswer>,
-    /// The keys of `answers`, by expiry.
+    /// Cached reviews, ordered by the time at which their answers expire.
     expiries: BTreeSet<(Instant, Arc<Review>)>,
     flights: Flights<Arc<Review>, Answer>,
 }
@@ -87,8 +87,8 @@ struct State {
 /// Limits on the reviews that one cluster receives.
 struct ClusterQueue {
     slots: Arc<Semaphore>,
-    /// State of the rate limiter: each review moves this time forward by `1 / per_second`. Reviews wait if it is ahead
-    /// of the clock by more than a burst takes.
+    /// State of the rate limiter. Each review moves this time forward by `1 / per_second`, starting at the present if
+    /// it is in the past. If it is then more than `burst / per_second` ahead of the present, the review waits.
     paid_until: Instant,
 }
 
@@ -156,8 +156,8 @@ impl ReviewCache {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created. Watches share this clock to repeat their reviews at the same
-    /// times.
+    /// Returns the time since the cache was created. All watches divide this time into the same periods, in which they
+    /// repeat their reviews, so that they share the cached answers.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)
@@ -169,8 +169,9 @@ impl ReviewCache {
         &self.meter
     }
 
-    /// Returns the clusters and namespaces that a user may read, by resource. Considers only cached answers that have
-    /// not expired, for any verb. Denials are not included.
+    /// Returns the clusters and namespaces that a user may read, by resource.
+    ///
+    /// Considers only cached answers that allow an access and have not expired, whether for a get, list or watch.
     #[must_use]
     pub fn allowed(&self, user: &User) -> BTreeMap<Gvr, Reviewed> {
         let (now, state) = (clock::now(), self.state.lock());

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Key in the `extra` attributes of a reader that a bearer token of a table `[readers.<name>]` has authenticated.
+/// Key of an `extra` attribute that marks readers authenticated by the bearer token of a table `[readers.<name>]`.
 ///
 /// The value is the number of the configuration load that introduced the token. When the token is replaced, the number
 /// changes, and readers with the old number are no longer valid.
@@ -71,7 +71,7 @@ pub struct DirectoryEntry {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Directory {
     entries: Vec<DirectoryEntry>,
-    /// For each table in `entries`, the `number` of the first directory that had the table with its present credential.
+    /// For each table in `entries`, the number of the configuration reload that introduced its present credential.
     credentials: Vec<u64>,
     /// Number of configuration reloads before this directory: 0 at the start of the hub.
     number: u64,
@@ -122,8 +122,8 @@ impl Directory {
         self.entries.is_empty()
     }
 
-    /// Returns the reader of the table with this bearer token; `None` if no table has it. Compares all tables, so that
-    /// the time does not reveal which one matched.
+    /// Returns the reader that a bearer token identifies; `None` if no table `[readers.<name>]` has this token. Always
+    /// compares the tokens of all tables, so that the time taken does not reveal which one matched.
     #[must_use]
     pub fn by_token(&self, token: &TokenMac) -> Option<Reader> {
         let mut found = None;
@@ -173,7 +173,7 @@ impl Directory {
         Reader::new(parts)
     }
 
-    /// Returns the reader for the user of a verified JWT, which expires at `expires`.
+    /// Returns the reader for the user of a verified JWT. `expires` is the time at which the JWT expires.
     #[must_use]
     pub fn by_oidc(&self, user: User, expires: Timestamp) -> Reader {
         let (name, groups) = (user.name.clone(), user.groups.clone());
@@ -196,9 +196,10 @@ impl Directory {
         Reader::new(self.user(user, ReaderOrigin::ServiceAccount { cluster }, expires, matches))
     }
 
-    /// Returns the data of a reader that has the rights of all tables that `matches` selects.
+    /// Returns the data of a reader: the user, with the rights of all tables whose identity `matches` accepts.
     ///
-    /// Each limit is the highest of the matching tables. If one of these tables does not set the limit, it is `None`.
+    /// For each limit, the highest value of these tables applies. If one of these tables does not set the limit, there
+    /// is no limit.
     fn user(
         &self,
         user: User,
@@ -228,8 +229,9 @@ impl Directory {
 
     /// Returns `reader`, which was authenticated before a reload, with the rights that this new directory gives it.
     ///
-    /// Returns `None` if the table with the reader's bearer token is gone or has another token. Readers with a token of
-    /// `hub.auth`, and those without a credential, are returned unchanged.
+    /// Returns `None` if the reader was authenticated by the bearer token of a table `[readers.<name>]`, and this table
+    /// is gone or has another token. Readers with a token of `hub.auth` and anonymous readers are returned unchanged,
+    /// because the tables do not affect them.
     #[must_use]
     pub fn current(&self, reader: &Reader) -> Option<Reader> {
         let parts = reader.parts();

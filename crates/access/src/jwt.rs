@@ -33,7 +33,7 @@ struct Header {
 }
 
 impl<'t> Jwt<'t> {
-    /// Splits and decodes a token. `None` if it is not a JWT.
+    /// Splits and decodes a token, without verifying it. Returns `None` if it is not a JWT.
     pub(crate) fn parse(token: &'t str) -> Option<Self> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;

@@ -120,7 +120,7 @@ struct Discovery {
 }
 
 impl Oidc {
-    /// Creates a verifier. It fetches keys with the first token.
+    /// Creates a verifier without keys. The first token to verify causes the first fetch of the issuer's keys.
     #[must_use]
     pub fn new(settings: OidcSettings, fetch: Arc<dyn FetchDocument>) -> Self {
         Self { settings, fetch, keys: ArcSwapOption::empty(), fetched: tokio::sync::Mutex::default() }
@@ -164,8 +164,8 @@ impl Oidc {
 
     /// Fetches the issuer's keys again, if necessary, before a token is verified.
     ///
-    /// `before` is the key set that the caller has loaded, and `is_known` whether it has the token's key. Does nothing
-    /// if `before` is no longer the current key set.
+    /// `before` is the key set that the caller has loaded. `is_known` is whether this set has the token's key. Does
+    /// nothing if another key set has replaced `before`.
     ///
     /// - If the token's key is known, fetches only after `MAX_AGE`, and does not wait for a fetch in progress.
     /// - If it is unknown, fetches after `MIN_INTERVAL`, and waits for a fetch in progress.

@@ -21,7 +21,7 @@ pub enum ReaderOrigin {
     ReadToken,
     /// The token of a table `[readers.<name>]`.
     Table(SmolStr),
-    /// A client certificate, whether or not a table matches it.
+    /// A client certificate, whether or not a table `[readers.<name>]` matches it.
     Certificate,
     /// A JWT of the OIDC issuer.
     Oidc,
@@ -110,7 +110,8 @@ impl Reader {
         Self(Arc::new(parts))
     }
 
-    /// Returns a reader without groups, limits or expiry. Only [`ReaderOrigin::Administrator`] may change the hub.
+    /// Returns a reader without groups, limits or expiry. The reader may change the hub only if `origin` is
+    /// [`ReaderOrigin::Administrator`].
     #[must_use]
     pub fn named(name: &str, origin: ReaderOrigin, grants: Grants) -> Self {
         Self::new(ReaderParts {

@@ -15,7 +15,7 @@ const MAX_TOKEN: usize = 4096;
 /// Error for a malformed token; it does not contain the token. The operator must choose another token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// Too short or too long.
+    /// The token is too short or too long.
     #[error("the token has {0} characters, expected {MIN_TOKEN} to {MAX_TOKEN}: `openssl rand -hex 32` creates one")]
     Length(
         /// Length of the token.

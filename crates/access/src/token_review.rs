@@ -27,7 +27,7 @@ const REFUSAL_KEPT: Duration = Duration::from_secs(10);
 /// Longest time that a token waits for one of the `AT_ONCE` slots. Also the longest time to wait for a cluster's
 /// answer.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Maximum number of cached answers: acceptances and rejections each.
+/// Maximum number of cached acceptances, and likewise of cached rejections.
 const MAX_ANSWERS: usize = 10_000;
 /// Maximum number of tokens that are reviewed at the same time.
 const AT_ONCE: usize = 16;

@@ -48,8 +48,8 @@ pub type Reviewed = BTreeMap<ClusterName, ReviewedCluster>;
 
 /// Objects of one resource that a reader sees. Cheap to clone.
 ///
-/// Each call evaluates the rules with the cluster's current labels, so a label change can show or hide the cluster's
-/// objects.
+/// The methods evaluate the rules with the cluster's labels that the caller passes. So a label change can show or hide
+/// the cluster's objects.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Visibility(Kind);
 

@@ -49,10 +49,10 @@ impl User {
 pub struct ObjectRef {
     /// Plural name of the resource.
     pub resource: String,
-    /// Namespace; empty for all.
+    /// Namespace of the objects; empty for all namespaces.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Name; empty for all.
+    /// Name of the object; empty for all objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// API group; empty for the core group.
@@ -87,13 +87,14 @@ pub struct Event {
     pub agent: Option<String>,
     /// Object that is requested; `None` for paths without objects, and for requests of several resources.
     pub object: Option<ObjectRef>,
-    /// HTTP status; `None` if the client disconnected before it was sent.
+    /// HTTP status of the response; `None` if the client disconnected before a response was sent.
     pub code: Option<u16>,
     /// When the request was received.
     pub received: Timestamp,
     /// When the stage was reached.
     pub at: Timestamp,
-    /// Additional facts by key: decision, clusters and numbers.
+    /// Additional facts by key, such as the decision and its reason, the clusters, and the numbers of objects and bytes
+    /// sent.
     pub annotations: BTreeMap<&'static str, String>,
 }
 

@@ -33,7 +33,8 @@ impl Pattern {
     }
 }
 
-/// Rule of a policy. A request matches if each of the lists has an entry for it; an empty list matches every request.
+/// Rule of a policy. A request matches the rule if it matches every list below. A list matches the request if one of
+/// its entries does, or if the list is empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyRule {
     /// Level of the requests that match.
@@ -126,7 +127,8 @@ impl PolicyRule {
             && self.has_resources(request.resources)
     }
 
-    /// Returns whether the rule's list of resources matches those of a request. An empty list matches every request.
+    /// Returns whether the rule's list of resources matches the requested `resources`. An empty list matches every
+    /// request.
     ///
     /// If the rule's level is `Metadata`, one resource in the list is enough. If the level is `None`, all resources of
     /// the request must be in the list.

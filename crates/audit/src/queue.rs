@@ -34,7 +34,7 @@ struct State {
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) events: u64,
-    /// Number of events lost after the lines of this batch. The writer appends a line that reports it.
+    /// Number of events lost since the last line of this batch was queued. The writer appends a line with this number.
     pub(crate) gap: u64,
 }
 
@@ -96,7 +96,8 @@ impl Queue {
         state.is_closed
     }
 
-    /// Adds to the number of lost events: events that were removed from the queue and could not be written.
+    /// Adds `events` to the number of lost events. The caller has taken these events from the queue and cannot write
+    /// them.
     pub(crate) fn lose(&self, events: u64) {
         self.state.lock().lost += events;
     }
