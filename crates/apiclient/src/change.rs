@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::deep::parse_deep;
 
-/// Prefix and suffix of a change's type, around its name such as `added`.
+/// CloudEvents type of an object's change: the texts before and after the change's name, such as `added`.
 const CHANGE: [&str; 2] = ["io.informer-hub.resource.", ".v1"];
-/// Prefix and suffix of a notice's type, around its name such as `synced`.
+/// CloudEvents type of a notice about the stream: the texts before and after the notice's name, such as `synced`.
 const NOTICE: [&str; 2] = ["io.informer-hub.stream.", ".v1"];
 
 /// A line of the stream: a change of an object, or a notice about the stream.
@@ -39,11 +39,12 @@ pub struct ChangeData {
     pub namespace: Option<String>,
     /// Name of the object.
     pub name: Option<String>,
-    /// Whether an `added` object is new to the stream but not newly created. It existed when the stream began, or
-    /// joined it later, for example when its cluster was added.
+    /// Whether an `added` object was not created now, but existed before. Either it existed when the stream began, or
+    /// it joined the stream later, for example because its cluster was added.
     pub initial: bool,
-    /// For a `deleted` object, whether the hub did not receive its last state. Also true if the object only left the
-    /// stream, for example because its cluster was removed.
+    /// For a `deleted` object, whether `object` may be older than the object's last state, which the hub did not
+    /// receive. Also true if the object was not deleted, but left the stream, for example because its cluster was
+    /// removed.
     pub tombstone: bool,
     /// The object; for a deletion, its last known state.
     pub object: Value,
@@ -67,7 +68,7 @@ pub struct ChangeResource {
     pub kind: String,
 }
 
-/// A path that changed.
+/// A changed field of an object, with its old and new value.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct ChangedPath {
     /// Path such as `spec.replicas`.
@@ -87,7 +88,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 }
 
 impl StreamEvent {
-    /// Reads a line.
+    /// Parses a line of the stream.
     ///
     /// # Errors
     /// The line is not a CloudEvent.

@@ -7,7 +7,7 @@
 //! - [`QueryAnswer`]: an answer of the query language.
 //! - [`WatchEvent`]: an event of a Kubernetes watch.
 //! - [`StreamEvent`]: a line of the stream of changes.
-//! - [`Refusal`]: an error of the hub, whichever part of it answered.
+//! - [`Refusal`]: an error answer of the hub, in either of its two JSON forms.
 //! - [`warning_text`]: the text of a `Warning` header.
 //! - [`parse_deep`]: reads JSON of any depth that an apiserver accepts.
 //! - [`Lines`]: splits a stream into lines of bounded length.

@@ -23,7 +23,7 @@ pub struct ListPage {
     /// `resourceVersion` and continue token of the page.
     #[serde(default)]
     pub metadata: PageMeta,
-    /// Objects. Those of built-in kinds have no `kind` and `apiVersion`.
+    /// Objects of the page as JSON. Objects of built-in kinds lack `kind` and `apiVersion`.
     #[serde(default)]
     pub items: Vec<Box<RawValue>>,
 }
@@ -39,7 +39,7 @@ pub struct WatchEvent {
 }
 
 impl ListPage {
-    /// Reads a page.
+    /// Parses a page of a list from its JSON.
     ///
     /// # Errors
     /// The text is not a list.
@@ -49,7 +49,7 @@ impl ListPage {
 }
 
 impl WatchEvent {
-    /// Reads a line of a watch.
+    /// Parses a watch event from a line of the response.
     ///
     /// # Errors
     /// The line is not a watch event.

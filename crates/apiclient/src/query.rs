@@ -16,7 +16,7 @@ pub struct QueryAnswer<'a> {
     /// Distinct values of a `count by` query, each with its number of objects; `None` if the query asks for something
     /// else.
     pub groups: Option<Vec<Group>>,
-    /// Distinct values; `None` if the query asks for something else.
+    /// Distinct values of the queried path; `None` if the query asks for something else.
     pub values: Option<Vec<Value>>,
     /// Number of objects; `None` if the query does not ask for it.
     pub count: Option<u64>,
@@ -44,7 +44,7 @@ pub struct QueryAnswer<'a> {
     pub continuation: Option<String>,
 }
 
-/// A value with its number of objects.
+/// Result of a `count by` query for one value.
 #[derive(Debug, Deserialize)]
 pub struct Group {
     /// Value that the objects are grouped by.
@@ -67,7 +67,7 @@ pub struct Coverage {
     pub missing: Vec<Value>,
 }
 
-/// An object of an answer.
+/// An object in the answer to a query, with its cluster.
 #[derive(Debug, Deserialize)]
 pub struct QueryItem<'a> {
     /// Name of the object's cluster.
@@ -78,7 +78,7 @@ pub struct QueryItem<'a> {
 }
 
 impl<'a> QueryAnswer<'a> {
-    /// Reads an answer.
+    /// Parses the answer to a query from its JSON.
     ///
     /// # Errors
     /// The text is not an answer.
@@ -88,7 +88,7 @@ impl<'a> QueryAnswer<'a> {
 }
 
 impl<'a> QueryItem<'a> {
-    /// Reads an item of [`QueryAnswer::items`].
+    /// Parses an item of [`QueryAnswer::items`].
     ///
     /// # Errors
     /// The text is not an item.
@@ -108,8 +108,8 @@ pub fn value_text(value: &Value) -> String {
     }
 }
 
-/// Returns the parts of a query plan that follow the estimate `about <candidates> objects`, such as `matched on heads`.
-/// If the plan has no such estimate, returns all its parts.
+/// Splits the text of a query plan at `; ` and returns the parts after the estimate `about <candidates> objects`. One
+/// such part is `matched on heads`. If the plan has no such estimate, returns all parts.
 #[must_use]
 pub fn plan_parts(plan: &str, candidates: u64) -> Vec<&str> {
     let about = format!(": about {candidates} objects; ");

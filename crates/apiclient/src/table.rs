@@ -32,7 +32,7 @@ pub struct TableRow {
     pub object: Box<RawValue>,
 }
 
-/// A page of a table.
+/// A page of a list in the `Table` form.
 #[derive(Debug)]
 pub struct TablePage {
     /// `resourceVersion` and continue token of the page.
@@ -75,7 +75,7 @@ struct Identity {
 }
 
 impl TablePage {
-    /// Reads a page.
+    /// Parses a page of a list in the `Table` form from its JSON.
     ///
     /// # Errors
     /// The text is not a table.

@@ -36,7 +36,7 @@ pub struct Decoder {
     kept: Vec<u8>,
     /// Scratch buffer of the projected JSON.
     output: Vec<u8>,
-    /// `apiVersion` and `kind` with a trailing comma, for list items that lack them.
+    /// The JSON members `"apiVersion":"…",` and `"kind":"…",`, which are inserted into objects that lack them.
     default_members: [String; 2],
     /// `apiVersion` of the resource's objects, such as `apps/v1`.
     pub(super) api_version: SharedStr,
@@ -74,8 +74,8 @@ pub(super) struct WalkResult<'de> {
 pub(super) enum Bytes<'b> {
     /// A buffer, and the range of bytes in it that is the object's JSON.
     Json(&'b [u8], Range<usize>),
-    /// An object that stays protobuf: the excerpt that encodes it for the store, its `apiVersion` and `kind`, and its
-    /// protobuf message.
+    /// An object that stays protobuf: the [`Excerpt`] that encodes it for the store, its `apiVersion` and `kind`, and
+    /// its protobuf message.
     Protobuf(&'b Excerpt, TypeMeta<'b>, &'b [u8]),
 }
 
@@ -83,8 +83,8 @@ pub(super) enum Bytes<'b> {
 type TransformResult = (Labels, Vec<IndexEntry>, Arc<[u8]>);
 
 impl Decoder {
-    /// Creates a decoder for one resource. `indexes` are pairs of an index name and the path of its values. If several
-    /// indexes have the same path, an object's index values keep their order.
+    /// Creates a decoder for one resource. `indexes` are pairs of an index name and the path of its values. Indexes
+    /// with the same path are filled in the order of `indexes`.
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let paths = Paths::shared(projection, &indexes);
@@ -150,7 +150,8 @@ impl Decoder {
     /// [`Next::Incomplete`].
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the bytes are invalid JSON, whatever follows them.
+    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the bytes are invalid JSON, which further bytes
+    /// cannot complete.
     pub fn decode_next(&mut self, bytes: &[u8]) -> Result<Next, SourceError> {
         let (found, result) = self.walk_object(bytes);
         let used = match result {
@@ -215,7 +216,8 @@ impl Decoder {
         }
     }
 
-    /// Describes an oversized object by its first bytes. `reason` says why it is skipped.
+    /// Returns the [`Skipped`] for an oversized object, with the key and version found in its first bytes, `head`.
+    /// `reason` says why the object is skipped.
     #[must_use]
     pub fn skip_object(&mut self, head: &[u8], reason: String) -> Skipped {
         let (found, result) = self.walk_object(head);
@@ -230,7 +232,7 @@ impl Decoder {
         skipped_event(kind, found.head.uid.as_deref(), skipped)
     }
 
-    /// Describes an oversized watch event by its first bytes.
+    /// Returns the watch event for an oversized line. Type and key are found in its first bytes, `head`.
     #[must_use]
     pub fn skip_event(&mut self, head: &[u8], reason: String) -> WatchItem {
         let mut envelope = Envelope::default();
@@ -251,8 +253,8 @@ impl Decoder {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Creates a walk over `input`, passes it to `run`, and returns the values that it has read. `is_converted` is
-    /// whether `input` is the JSON that was converted from protobuf last.
+    /// Creates a [`Walk`], with which `run` reads `input`, and returns the values found. `is_converted` is true if
+    /// `input` is the JSON that was converted from protobuf last.
     fn walk<'de>(
         &mut self,
         input: &'de [u8],
@@ -380,8 +382,8 @@ impl Decoder {
         (!is_own && !is_metadata).then(|| self.unexpected_type(kind, api_version, &self.resource.kind))
     }
 
-    /// Returns the text of an error: an object has the kind `kind` of `api_version`, instead of the kind `expected` of
-    /// the resource's version.
+    /// Returns the text of an error: an object has this `kind` and `api_version`, but the kind `expected` and the
+    /// `apiVersion` of the resource were expected.
     pub(super) fn unexpected_type(&self, kind: &str, api_version: &str, expected: &str) -> String {
         let (kind, api_version) = (bounded(kind), bounded(api_version));
         format!("unexpected kind {kind:?} of {api_version:?}, expected {expected:?} of {:?}", self.api_version)
@@ -421,8 +423,8 @@ impl Decoder {
         copy_scratch(out)
     }
 
-    /// Describes a skipped object. `whole` is false if only its first bytes were read: the namespace may then be
-    /// missing. If the object's key is therefore uncertain, it is `None`.
+    /// Returns the [`Skipped`] for an object with this head. `whole` is false if only the object's first bytes were
+    /// read. The namespace may then be unknown, and the result has no key.
     fn skipped(&self, head: &Head<'_>, whole: bool, reason: String) -> Skipped {
         let name = head.name.as_deref().filter(|name| !name.is_empty() && !name.contains('/'));
         let namespace = head.namespace.as_deref().filter(|namespace| !namespace.contains('/'));
@@ -493,7 +495,7 @@ fn copy_scratch(scratch: &mut Vec<u8>) -> Arc<[u8]> {
     copy
 }
 
-/// Returns an error with the position, without quoting the bytes.
+/// Returns the error for invalid JSON at offset `at`, with line and column. Does not quote the bytes.
 fn invalid_json(what: &str, bytes: &[u8], at: usize) -> SourceError {
     let before = &bytes[..at.min(bytes.len())];
     let line = memchr::memchr_iter(b'\n', before).count() + 1;

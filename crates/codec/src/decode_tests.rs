@@ -123,8 +123,8 @@ fn keep_projection_has_requested_paths_and_head() {
     assert_eq!(kept["kind"], "Pod");
 }
 
-/// Decodes an object with a [`Projection::Keep`] of `paths`, and returns the part of its JSON after `metadata`.
-/// `members` is that part before the projection.
+/// Decodes a pod with a [`Projection::Keep`] of `paths`. `members` is the JSON that follows the pod's `metadata`.
+/// Returns what the projection keeps of `members`.
 fn kept(paths: &[&str], members: &str) -> String {
     let json = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"x"}}{members}}}"#);
     let object = object(&mut keeping(paths), &json);

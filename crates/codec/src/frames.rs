@@ -3,18 +3,19 @@
 use super::error::{SourceError, malformed};
 use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-/// A frame longer than this many times the splitter's size limit ends the watch. A frame between the two is skipped.
+/// Frames longer than the splitter's size limit are skipped. A frame longer than this many times the limit ends the
+/// watch with an error.
 const MAX_SKIPPED_LIMITS: usize = 4;
 
-/// First bytes of an oversized frame that are kept: enough for the metadata of its object.
+/// Number of bytes at the start of an oversized frame that are kept: enough for the metadata of its object.
 const HEAD: usize = 64 * 1024;
 
 /// A frame of a watch.
 #[derive(Debug)]
 pub enum Frame<'f> {
-    /// The event, without its length.
+    /// The bytes of an event, without the length before them.
     Whole(&'f [u8]),
-    /// The first bytes of a frame longer than the limit.
+    /// The first bytes of an event that is longer than the limit.
     TooLong(&'f [u8]),
 }
 

@@ -3,7 +3,8 @@
 use super::error::{SourceError, malformed};
 use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-/// A line longer than this many times the splitter's size limit ends the watch. A line between the two is skipped.
+/// Lines longer than the splitter's size limit are skipped. A line longer than this many times the limit ends the watch
+/// with an error.
 const MAX_SKIPPED_LIMITS: usize = 4;
 
 /// A line of a watch.
@@ -54,7 +55,7 @@ impl LineSplitter {
         Ok(())
     }
 
-    /// Accepts a part of a line. `ends` is true if the line ends with it.
+    /// Adds `piece` to the current line. If `ends` is true, the line is complete and is passed to `each`.
     fn piece<F>(&mut self, piece: &[u8], ends: bool, each: &mut F) -> Result<(), SourceError>
     where
         F: FnMut(Line<'_>) -> Result<(), SourceError>,

@@ -61,7 +61,7 @@ enum State {
     Start,
     Members,
     Items,
-    /// Skipping a value; `true` if the value is an item, `false` if it is another member of the list.
+    /// The splitter skips a value; `true` if the value is an item, `false` if it is another member of the list.
     Skim(Skim, bool),
     Done,
 }
@@ -253,9 +253,9 @@ impl ListSplitter {
 
     /// Refuses a `Table` or `Status` that the server sent instead of a list, before items are read.
     ///
-    /// The list of a custom resource may be named `Table` or `Status`. It is accepted if its API group is the
-    /// resource's, and not the core group. While `apiVersion` is unknown, the check passes, except with `last`: the
-    /// final check.
+    /// The list of a custom resource may have the kind `Table` or `Status`. It is accepted if its API group is the
+    /// resource's, and not the core group. While the list's `apiVersion` is not read yet, the group is not compared,
+    /// unless `last` is true: then the list is refused.
     fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
         let refusal = match self.kind.as_deref() {
             Some("Table") => "list: the server sent a Table instead of objects",

@@ -33,15 +33,16 @@ struct InUse {
 }
 
 thread_local! {
-    /// Prepared paths of the decoders that this thread has created, to share them among decoders.
+    /// Prepared paths of the decoders that this thread has created. New decoders of the thread share them.
     ///
-    /// A thread does not share them with other threads: a hub creates its decoders on a few threads, and several hubs
-    /// in one process stay independent.
+    /// Each thread has its own, so that several hubs in one process stay independent. A hub creates its decoders on a
+    /// few threads only.
     static IN_USE: RefCell<Vec<InUse>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Paths {
-    /// Returns the prepared paths. Decoders that a thread created with the same projection and indexes share them.
+    /// Returns the prepared paths of a projection and indexes. Decoders of a thread with the same projection and paths
+    /// share one result.
     pub(super) fn shared(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Arc<Self> {
         let known = |known: &InUse| {
             let paths = Some(known).filter(|known| known.projection == *projection)?.paths.upgrade()?;
@@ -77,8 +78,9 @@ const READ_OF_BOOKMARKS: &[&str] = &["metadata", "annotations"];
 
 /// Returns the members that are left out when protobuf is converted to JSON, because the projection drops them.
 ///
-/// A dropped member is still converted if it contains a path that the decoder or an index reads, or if its path has
-/// `[*]`. The returned `bool` is true if there is no such member, and the projection is a [`Projection::Drop`].
+/// The returned `bool` is true if these are all members that the projection drops. It is false for a
+/// [`Projection::Keep`], or if a dropped member is still converted. That is so if its path has `[*]`, or if it contains
+/// a path that the decoder or an index reads.
 pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> (Omit, bool) {
     let mut omit = Omit::default();
     let Projection::Drop(paths) = projection else { return (omit, false) };

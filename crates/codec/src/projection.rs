@@ -12,7 +12,7 @@ pub(super) const IDENTITY: [&[&str]; 6] = [
     &["metadata", "resourceVersion"],
 ];
 
-/// Paths that [`Projection::Keep`] keeps besides [`IDENTITY`] and its own paths.
+/// Paths that a [`Projection::Keep`] keeps in addition to [`IDENTITY`] and the paths in its list.
 pub(super) const HEAD: [&[&str]; 5] = [
     &["metadata", "labels"],
     &["metadata", "creationTimestamp"],

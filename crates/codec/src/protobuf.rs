@@ -21,7 +21,9 @@ const PARTIAL: &str = "PartialObjectMetadata";
 
 impl Decoder {
     /// Returns whether to request protobuf: for built-in types, and for all types if only metadata is requested.
-    /// Returns `false` for a while after protobuf has failed with the server or an object.
+    ///
+    /// Returns `false` for a while after the server refused protobuf, or after several answers or an object could not
+    /// be decoded.
     #[must_use]
     pub fn wants_protobuf(&self, metadata_only: bool) -> bool {
         (self.protobuf.is_builtin || metadata_only) && !self.protobuf.is_refused()
@@ -40,8 +42,8 @@ impl Decoder {
 
     /// Counts `error` as a failure of protobuf if it is [`ErrorClass::Malformed`], and returns it unchanged.
     ///
-    /// After three failures in a row, the decoder requests JSON for ten minutes. After these, a single failure is
-    /// enough, until protobuf works again.
+    /// After three failures in a row, the decoder requests JSON for ten minutes. When it requests protobuf again, one
+    /// more failure leads to JSON, until an event or a list was decoded.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
         if error.class == ErrorClass::Malformed {
             self.protobuf.failed(bounded(&error.message));
@@ -49,8 +51,8 @@ impl Decoder {
         error
     }
 
-    /// Returns the protobuf message type of a list's items, and the `apiVersion` and `kind` to add to their JSON, if
-    /// any.
+    /// Returns how to decode the items of a list: their protobuf message type and, for a list of partial metadata, the
+    /// `apiVersion` and `kind` of the items.
     pub(super) fn items(&self, list: &Envelope<'_>) -> Result<Items, SourceError> {
         let Envelope { api_version, kind, .. } = list;
         let resource = self.resource();
@@ -160,7 +162,7 @@ impl Decoder {
         self.protobuf.worked();
     }
 
-    /// Describes an oversized item by its first bytes.
+    /// Returns the [`Skipped`] for an oversized list item, with the key and version found in its first bytes, `bytes`.
     pub(super) fn skip_item(&mut self, items: Items, bytes: &[u8], limit: usize, reason: String) -> Skipped {
         let head = self.protobuf.head(items.message, bytes, limit);
         self.skip_object(&head, reason)

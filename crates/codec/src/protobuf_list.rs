@@ -30,11 +30,11 @@ pub struct ProtobufListSplitter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Magic,
-    /// Between the fields of the envelope (`runtime.Unknown`) around the list.
+    /// The next bytes begin a field of the envelope (`runtime.Unknown`) around the list.
     Envelope,
-    /// Between the fields of the list.
+    /// The next bytes begin a field of the list.
     List,
-    /// Skipping this many bytes; `true` if they are in the list, `false` if in the envelope.
+    /// This many bytes are still to be skipped; `true` if they are in the list, `false` if in the envelope.
     Skip(u64, bool),
     Done,
 }

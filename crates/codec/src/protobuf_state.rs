@@ -41,7 +41,8 @@ pub(super) struct Protobuf {
     /// Whether the built-in schema has the resource's type.
     pub(super) is_builtin: bool,
     refusal: Option<Refusal>,
-    /// Number of answers in a row that were not protobuf.
+    /// Number of answers in a row that were not protobuf. Set to [`MAX_FAILURES`] - 1 when JSON is requested, so that
+    /// one more failure is enough afterwards.
     failures: u32,
     paths: Arc<Paths>,
     /// Converter from protobuf to JSON. Created when an object needs it, and freed at each bookmark.
@@ -52,12 +53,13 @@ pub(super) struct Protobuf {
     pub(super) json: Vec<u8>,
 }
 
-/// Cache of an [`Excerpt`], which checks and reads the resource's objects in protobuf.
+/// Cache of an [`Excerpt`], a reader of objects that stay protobuf.
 #[derive(Debug)]
 enum Prepared {
-    /// No excerpt was created yet.
+    /// No [`Excerpt`] was created yet.
     No,
-    /// There is no excerpt: the indexes or the projection need JSON, or the excerpt is in use.
+    /// An [`Excerpt`] cannot be created, because the indexes or the projection need JSON. Also the state while an
+    /// object is read with the `Excerpt`.
     Impossible,
     Excerpt(Box<Excerpt>),
 }
@@ -70,7 +72,8 @@ struct Refusal {
     retry_at: Instant,
 }
 
-/// Protobuf message type of a list's items, and the `apiVersion` and `kind` to add to their JSON, if any.
+/// How to decode the items of a list: their protobuf message type and, for a list of partial metadata, the `apiVersion`
+/// and `kind` of the items.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Items {
     pub(super) message: MessageId,
@@ -114,7 +117,7 @@ impl Protobuf {
         self.refusal().is_some()
     }
 
-    /// Returns the encoding that the next request will get, unless the server refuses it.
+    /// Returns the encoding that the next request asks for. For JSON, includes the reason.
     pub(super) fn in_use(&self, metadata_only: bool) -> EncodingInUse {
         if !(self.is_builtin || metadata_only) {
             return EncodingInUse::json(JsonReason::NotBuiltIn);
@@ -135,8 +138,8 @@ impl Protobuf {
         converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
     }
 
-    /// Removes the cached excerpt, or creates one, to read an object that stays protobuf. The caller returns it with
-    /// [`Self::keep_excerpt`].
+    /// Takes the cached [`Excerpt`], or creates one, with which the caller reads an object that stays protobuf. The
+    /// caller gives it back with [`Self::keep_excerpt`].
     ///
     /// Returns `None` if the object must be converted to JSON: the projection or an index needs JSON, or the object's
     /// JSON could exceed `limit`.

@@ -10,10 +10,10 @@ use informer_hub_types::printable_start;
 
 /// Longest server message that is shown, in characters.
 const MAX_MESSAGE: usize = 512;
-/// Longest JSON of a `Status` in protobuf, in bytes.
+/// Maximum length of the JSON to which a `Status` in protobuf is converted, in bytes.
 const MAX_STATUS: usize = 256 * 1024;
 
-/// The fields of `metav1.Status` that are used. Each may be missing, since proxies answer with incomplete ones.
+/// The fields of `metav1.Status` that are used. Each may be missing, because proxies send incomplete statuses.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {

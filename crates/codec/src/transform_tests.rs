@@ -99,7 +99,7 @@ fn failed_transform_skips_the_object_with_a_reason() {
     assert_eq!(skipped(&mut unwritable).1, "transform failed: cannot serialize the result as JSON");
 }
 
-/// Deserializes from every object and cannot be serialized.
+/// Type that deserializes from every object and cannot be serialized.
 #[derive(serde::Deserialize)]
 struct Unwritable {}
 
