@@ -56,7 +56,8 @@ pub enum AuditLevel {
     Metadata,
 }
 
-/// Entry of `rules`. A request matches if each list below has an entry for it; an empty list matches every request.
+/// Entry of `rules`. A request matches the rule if it matches every list below. A list matches the request if one of
+/// its entries does, or if the list is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditRuleConfig {
@@ -68,7 +69,7 @@ pub struct AuditRuleConfig {
     pub groups: Vec<String>,
     /// Verbs that the rule matches; empty for all.
     pub verbs: Vec<String>,
-    /// Resources and patterns, without versions.
+    /// Requested resources, or all resources of API groups, without versions.
     pub resources: Vec<Exclusion>,
     /// Request paths, or patterns with `*`.
     pub paths: Vec<String>,

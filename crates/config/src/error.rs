@@ -9,8 +9,8 @@ use informer_hub_types::nearest_name;
 
 /// All mistakes in a configuration; never empty. The author of the configuration can fix them.
 ///
-/// Displays the mistakes sorted by line, those of the environment last, and their count. Never contains the value of a
-/// secret. Serializes as the list of [`Mistake`]s.
+/// Displays one mistake per line, then their count: first the mistakes in the file by line, then those in environment
+/// variables. Never contains the value of a secret. Serializes as the list of [`Mistake`]s.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub struct ConfigErrors {
 /// Mistake in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mistake {
-    /// The file; `None` for a configuration given as text.
+    /// The configuration file; `None` for a configuration given as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     /// Line in the file, from 1; `None` if no line is wrong: a key is missing, or the value is from the environment.

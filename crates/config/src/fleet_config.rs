@@ -1,4 +1,4 @@
-//! Types and parser of `[fleet]`: the fleet to which the process belongs, its roles and its log in NATS.
+//! Types and parser of `[fleet]`: the fleet and the roles of this process, and the NATS servers with the fleet's log.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub struct FleetConfig {
     /// Bytes at which the log of the fleet removes the oldest changes. `None` leaves an existing log unchanged, and
     /// creates a new one with 8 GiB.
     pub window_bytes: Option<u64>,
-    /// Zone in which the process runs; `None` without zones.
+    /// Zone in which the process runs; `None` if no zone is configured.
     pub zone: Option<String>,
     /// Labels of the clusters that collectors of this zone prefer, as long as these collectors have capacity.
     pub prefer: ClusterLabels,

@@ -132,8 +132,8 @@ impl Config {
         Self::read(path.as_ref(), &process_environment(), None, false)
     }
 
-    /// Reads only `[hub]`, for clients of a running hub. Ignores mistakes in other tables, missing files and missing
-    /// variables. Variables for keys of `[hub]` apply.
+    /// Reads only `[hub]`, for clients of a running hub. Ignores mistakes in other tables. Files and variables that the
+    /// keys name need not exist. Environment variables such as `INFORMER_HUB_HUB__LISTEN` override keys of `[hub]`.
     ///
     /// # Errors
     /// All mistakes in `[hub]`, or the error of a file that is unreadable or not TOML.
@@ -286,7 +286,7 @@ pub struct ClusterConfig {
 
 /// Connection to a cluster.
 ///
-/// Exhaustive on purpose: a program that ignores a variant cannot reach the cluster. Variants may get further fields.
+/// The enum is exhaustive, so that a program must handle every kind of connection. Variants may get further fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterAccess {
     /// A kubeconfig file, with all features that kube supports. See [`ClusterAccess::kubeconfig`].
@@ -294,7 +294,7 @@ pub enum ClusterAccess {
     Kubeconfig {
         /// Path of the file, with `~` expanded.
         path: PathBuf,
-        /// Context; `None` is the current one of the file.
+        /// Context of the kubeconfig; `None` selects its current context.
         context: Option<String>,
     },
     /// Service account of the hub's pod.
@@ -308,7 +308,7 @@ pub enum ClusterAccess {
         server: String,
         /// PEM file with the CA; `None` is the system's roots.
         ca_file: Option<PathBuf>,
-        /// Bearer token. A file is read again when it changes.
+        /// Bearer token. If it is in a file, the file is read again when it changes.
         token: Option<Secret>,
     },
     /// Kubeconfig found by a cluster source. Cannot be written in `[clusters]`.
@@ -384,7 +384,7 @@ pub struct SinkConfig {
     pub select: SinkMatch,
     /// CEL expression over `object`, `oldObject`, `cluster`, `event`; `None` accepts everything.
     pub filter: Option<String>,
-    /// Whether an event is delivered if its filter cannot be evaluated. Default deliver.
+    /// Whether an event is delivered if `filter` cannot be evaluated for it. Default deliver.
     pub on_filter_error: OnFilterError,
     /// Delivers updates only if one of these paths changed; empty delivers all updates.
     pub changed: Vec<FieldPath>,
@@ -406,7 +406,7 @@ pub struct SinkConfig {
     pub batch: BatchConfig,
     /// Retry delays and limits.
     pub retry: RetryConfig,
-    /// Type of the sink with its settings.
+    /// Transport of the sink: its `type` and the keys of this type.
     pub transport: TransportConfig,
 }
 

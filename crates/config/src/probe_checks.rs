@@ -75,7 +75,8 @@ impl Table<'_> {
         }
     }
 
-    /// Checks a kubeconfig with [`Probes::kubeconfig`]. The mistake may belong to the key `context`.
+    /// Checks a kubeconfig with [`Probes::kubeconfig`]. A failure becomes a mistake of the key `kubeconfig`, or of
+    /// `context` if the file lacks the given context.
     pub(super) fn probe_kubeconfig(&self, file: Option<&Path>, context: Option<&str>) {
         let path = self.path.key("kubeconfig");
         if let (Some(probes), Some(file)) = (&self.checker.probes, file.filter(|file| file.is_file()))

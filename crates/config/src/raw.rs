@@ -91,8 +91,10 @@ struct EnvLayer {
 }
 
 impl EnvLayer {
-    /// Adds a variable. Names without the separator `__` are ignored: Kubernetes sets `INFORMER_HUB_SERVICE_HOST` and
-    /// similar ones in the pods of a namespace with a service `informer-hub`.
+    /// Adds the key that an environment variable sets.
+    ///
+    /// Ignores a name without the separator `__`. Kubernetes sets such variables itself, such as
+    /// `INFORMER_HUB_SERVICE_HOST` in pods of a namespace with a service `informer-hub`.
     fn add(&mut self, variable: &str, text: &str, file: &Dict) {
         let Some(name) = variable.strip_prefix(PREFIX).filter(|name| name.contains(LEVEL)) else { return };
         let keys = match existing_keys(name, file) {

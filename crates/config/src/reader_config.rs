@@ -48,7 +48,7 @@ pub enum ReaderIdentity {
     ServiceAccount(ServiceAccountConfig),
 }
 
-/// `service_account` of a reader.
+/// `service_account` of a reader: the Kubernetes service account that identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccountConfig {
     /// Cluster of the service account.
@@ -101,9 +101,9 @@ pub struct OidcConfig {
     pub username_claim: String,
     /// Claim with the user's groups. Default `groups`.
     pub groups_claim: String,
-    /// Prefix of user names. Default none.
+    /// Prefix that the hub adds to user names. Default none.
     pub username_prefix: String,
-    /// Prefix of groups. Default none.
+    /// Prefix that the hub adds to groups. Default none.
     pub groups_prefix: String,
 }
 
@@ -161,7 +161,7 @@ pub struct TokenReviewConfig {
 }
 
 impl TokenReviewConfig {
-    /// Reviews tokens by these clusters, for the audience of their apiservers.
+    /// Creates settings for token reviews by these clusters. Tokens must be issued for the audience of the apiserver.
     #[must_use]
     pub fn new(clusters: Vec<ClusterName>) -> Self {
         Self { clusters, audience: None, cache: Duration::from_secs(60) }

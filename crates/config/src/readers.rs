@@ -29,7 +29,7 @@ pub(super) const IDENTITIES: [&str; 5] = ["token", "certificate", "oidc_group", 
 pub(super) struct Issuers<'c> {
     pub(super) oidc: Option<&'c OidcConfig>,
     pub(super) authorization: &'c AuthorizationConfig,
-    /// Whether client certificates are requested.
+    /// Whether the HTTP port requests client certificates.
     pub(super) certificates: bool,
 }
 

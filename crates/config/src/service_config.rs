@@ -11,23 +11,23 @@ use super::reader_config::AuthorizationConfig;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceConfig {
-    /// `[hub.tls]`; `None` serves plain HTTP.
+    /// `[hub.tls]`: certificate and key of the HTTP port; `None` serves plain HTTP.
     pub tls: Option<TlsConfig>,
-    /// `[hub.auth]`.
+    /// `[hub.auth]`: tokens for the HTTP port.
     pub auth: AuthConfig,
     /// Names accepted in the header `Host`, besides `localhost` and IP addresses: `hub.example.com`, `*.example.com`.
     /// Default none.
     ///
-    /// Requests with authentication are not checked. Others are always checked on loopback. On other addresses, they
-    /// are checked if the list is not empty.
+    /// Only requests without authentication are checked. If the hub listens on a loopback address, all of them are
+    /// checked. If it listens on another address, they are checked only if this list is not empty.
     pub allowed_hosts: Vec<String>,
     /// Maximum number of connections. Default 1024.
     pub max_connections: usize,
-    /// `[hub.read_api]`.
+    /// `[hub.read_api]`: the Kubernetes API for readers.
     pub read_api: ReadApiConfig,
-    /// `[hub.authorization]`.
+    /// `[hub.authorization]`: checks of the rights and tokens of users by requests to clusters.
     pub authorization: AuthorizationConfig,
-    /// `[hub.audit]`; `None` logs no requests.
+    /// `[hub.audit]`: the log of requests; `None` logs no requests.
     pub audit: Option<AuditConfig>,
 }
 
@@ -45,7 +45,7 @@ impl Default for ServiceConfig {
     }
 }
 
-/// `[hub.tls]`. The files are read again when they change.
+/// `[hub.tls]`: TLS of the HTTP port. The files are read again when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsConfig {
@@ -68,7 +68,7 @@ impl TlsConfig {
     }
 }
 
-/// `[hub.auth]`. Files are read again when they change.
+/// `[hub.auth]`: tokens for the HTTP port. A token in a file is read again when the file changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthConfig {
@@ -114,7 +114,7 @@ impl Default for ReadApiConfig {
 }
 
 impl ServiceConfig {
-    /// Returns whether client certificates are requested.
+    /// Returns whether the HTTP port requests client certificates.
     #[must_use]
     pub fn requests_certificates(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some())

@@ -60,7 +60,8 @@ fn wanted(table: &mut Table<'_>) -> Vec<(KeyPath, ResourceRef)> {
     wanted
 }
 
-/// Reports a resource that no entry of `[resources]` watches, or does not watch in these namespaces.
+/// Reports a mistake if no entry of `[resources]` watches the resource `wanted` of a shard rule. Also reports a
+/// namespace of the rule that no such entry lists.
 fn check(
     checker: &Checker<'_>,
     path: &KeyPath,

@@ -42,7 +42,7 @@ pub struct Setting {
 pub enum SettingOrigin {
     /// The configuration file.
     File {
-        /// Line, from 1; `None` if unknown.
+        /// Line of the key in the file, from 1; `None` if unknown.
         line: Option<usize>,
     },
     /// Environment variable.
@@ -50,12 +50,12 @@ pub enum SettingOrigin {
         /// Name of the variable.
         variable: String,
     },
-    /// Default; the key is not given.
+    /// The default, because the key is not given.
     Default,
 }
 
-/// Returns the effective values of a file in this process's environment. Checked as by [`Config::from_file_alone`], so
-/// secrets need not exist.
+/// Returns the effective values of a file in this process's environment. Files and variables that the configuration
+/// names, such as secrets, need not exist.
 ///
 /// # Errors
 /// All mistakes of the configuration.
@@ -200,8 +200,8 @@ fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     shapes.find(|shape| shape["properties"]["type"]["const"].as_str() == kind).unwrap_or(node)
 }
 
-/// Returns whether the default of a key applies. It does not if a key that it requires is missing, or if a key that
-/// replaces it is given, as `template` replaces `format`.
+/// Returns whether the default of a missing key applies. It does not apply without a key that it requires, or beside a
+/// key that replaces it, such as `template` for `format`.
 fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     const INSTEAD: [(&str, &[&str]); 2] = [("drop", &["keep"]), ("format", &["template", "template_file", "preset"])];
     let needs = node["dependentRequired"][key].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -227,9 +227,10 @@ fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
     }
 }
 
-/// Returns the redacted form of a value that may grant access; `None` shows it unchanged. Hides headers from the
-/// environment. Also hides the path of a sink's address if it may contain an access key, as the addresses of chat
-/// webhooks do.
+/// Returns the redacted form of a value that may contain a secret; `None` if the value can be shown unchanged.
+///
+/// Redacts headers from the environment. Also redacts the path of a sink's address that may contain an access key, as
+/// the addresses of chat webhooks do.
 fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     match (&keys[..], value) {

@@ -24,7 +24,8 @@ pub(super) const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duratio
 pub(super) const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
 pub(super) const REFUSED: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 24 * 3600);
 pub(super) const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
-/// Bounds of a sink's disk limits. A journal below the minimum could not store one large object.
+/// Bounds of `journal_limit` and `dead_letter_limit`, in bytes. A journal below the minimum could not store one large
+/// object.
 pub(super) const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
 /// Bounds of the partitions of a sink. Each partition has a lease, which every process that delivers reads about every
 /// 2 s.
@@ -156,7 +157,7 @@ fn normalised(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns the file of the audit log.
+/// Returns the file of the audit log; `None` if the log goes to the standard output.
 fn audit_output(audit: &AuditConfig) -> Option<OutputFile> {
     match &audit.output {
         AuditOutputConfig::File { path, keep, .. } => Some(OutputFile::new("hub.audit".to_owned(), path, *keep)),

@@ -20,7 +20,7 @@ use super::units::{ByteSize, HumanDuration};
 
 /// Context of all checks: the values, their origins, and the collected mistakes.
 pub(super) struct Checker<'c> {
-    /// The file; `None` for a configuration given as text.
+    /// The configuration file; `None` for a configuration given as text.
     pub(super) file: Option<&'c Path>,
     /// Base directory of relative paths.
     pub(super) folder: &'c Path,
@@ -33,7 +33,7 @@ pub(super) struct Checker<'c> {
     /// Whether named files, directories and variables must exist.
     pub(super) check_references: bool,
     pub(super) raw: &'c Raw,
-    /// Mistakes found so far, with their paths.
+    /// Mistakes found so far, each with the path of its key.
     pub(super) mistakes: RefCell<Vec<(KeyPath, Mistake)>>,
 }
 
@@ -166,7 +166,7 @@ impl<'c> Table<'c> {
         text(self.checker, &self.path.key(key), &value)
     }
 
-    /// Reads a string that `T` parses. Errors of `T` describe the correction.
+    /// Reads a string that `T` parses. If parsing fails, the error text of `T` becomes the mistake.
     pub(super) fn parsed<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Option<T> {
         let text = self.text(key)?;
         text.parse().map_err(|e| self.mistake(key, e)).ok()
@@ -178,7 +178,8 @@ impl<'c> Table<'c> {
         chosen(&text, what, known).map_err(|e| self.mistake(key, e)).ok()
     }
 
-    /// Reads a list of `known` words, each with its path. `what` is the noun for errors.
+    /// Reads a list of `known` words. Returns the value of each word with its path in the configuration. `what` is the
+    /// noun for errors.
     pub(super) fn choices<T: Clone>(
         &mut self,
         key: &'static str,
@@ -192,14 +193,14 @@ impl<'c> Table<'c> {
         Some(texts.into_iter().filter_map(read).collect())
     }
 
-    /// Reads a list of non-empty strings, each with its path.
+    /// Reads a list of non-empty strings. Returns each with its path in the configuration.
     pub(super) fn texts(&mut self, key: &'static str) -> Option<Vec<(KeyPath, String)>> {
         let value = self.take(key)?;
         let path = self.path.key(key);
         texts(self.checker, &path, &value)
     }
 
-    /// Reads a list of strings that `T` parses, each with its path.
+    /// Reads a list of strings that `T` parses. Returns each value with its path in the configuration.
     pub(super) fn parsed_list<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Option<Vec<(KeyPath, T)>> {
         let texts = self.texts(key)?;
         let read = |(path, text): (KeyPath, String)| match text.parse() {
@@ -296,7 +297,7 @@ pub(super) fn text(checker: &Checker<'_>, path: &KeyPath, value: &Value) -> Opti
     Some(text)
 }
 
-/// Reads a list of non-empty strings, each with its path.
+/// Reads a list of non-empty strings. Returns each with its path in the configuration.
 pub(super) fn texts(checker: &Checker<'_>, path: &KeyPath, value: &Value) -> Option<Vec<(KeyPath, String)>> {
     let Value::Array(_, values) = value else {
         checker.mistake(path, format!("expected a list such as [\"a\", \"b\"], found {}", kind(value)));

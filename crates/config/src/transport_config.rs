@@ -190,7 +190,7 @@ impl TemplateText {
         }
     }
 
-    /// Returns the text of the template. A template in a file is read from it.
+    /// Returns the text of the template. Reads the file if the template is in a file.
     ///
     /// # Errors
     /// An I/O error if the file cannot be read.
@@ -212,7 +212,7 @@ pub struct NatsConfig {
     pub subject: String,
     /// Name of the stream that must accept the events; `None` accepts any stream that listens to the subject.
     pub stream: Option<String>,
-    /// Credentials; `None` connects without.
+    /// NATS credentials; `None` connects without credentials.
     pub auth: Option<NatsAuth>,
     /// PEM file with the servers' CA; `None` is the system's roots.
     pub ca_file: Option<PathBuf>,

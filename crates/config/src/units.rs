@@ -82,7 +82,7 @@ impl FromStr for HumanDuration {
 }
 
 impl fmt::Display for HumanDuration {
-    /// Displays whole milliseconds; zero is `0s`.
+    /// Formats the duration in the form `1h30m`, with milliseconds as the smallest unit; zero is `0s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
         if millis == 0 {
@@ -112,7 +112,7 @@ impl FromStr for ByteSize {
 }
 
 impl fmt::Display for ByteSize {
-    /// Displays in the largest binary unit without a remainder.
+    /// Formats the size in the largest binary unit that divides it without a remainder, such as `64MiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |(_, scale): &&(&str, u64)| self.0 >= *scale && self.0.is_multiple_of(*scale);
         let (unit, scale) = SIZES[..4].iter().find(fits).unwrap_or(&("B", 1));

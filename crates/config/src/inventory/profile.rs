@@ -1,5 +1,7 @@
-//! ClusterProfiles of the Cluster Inventory API (`multicluster.x-k8s.io/v1alpha1`): names, labels, properties and
-//! credentials, from commands of the hub's configuration (KEP-5339) or from Secrets (KEP-4322).
+//! Reader of ClusterProfiles of the Cluster Inventory API (`multicluster.x-k8s.io/v1alpha1`). Each describes a cluster
+//! by name, labels and properties.
+//!
+//! Credentials come from commands in the hub's configuration (KEP-5339) or from Secrets (KEP-4322).
 
 use std::collections::BTreeMap;
 
@@ -26,7 +28,8 @@ const OWN: &str = "x-k8s.io/";
 
 /// Extension of a kubeconfig's cluster that is passed to the credential command.
 const EXEC: &str = "client.authentication.k8s.io/exec";
-/// Extensions by which a profile adds arguments and environment variables to a credential command.
+/// Kubeconfig extension of a ClusterProfile's access provider with further arguments for the credential command. The
+/// extension in `MORE_ENV` has further environment variables.
 const MORE_ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
 const MORE_ENV: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs";
 

@@ -33,14 +33,14 @@ use super::resources::{LIMIT, LONGEST_RESYNC, SHORTEST_RESYNC};
 use super::{AuthConfig, HubConfig, HumanDuration, Projection, ReadApiConfig, ServiceConfig};
 use informer_hub_types::{Fsync, HttpVersions, ResourcePattern};
 
-/// Pattern of the name of a cluster or a sink.
+/// Regular expression of the name of a cluster or a sink.
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
-/// Pattern of a resource in kubectl's notation, or of a pattern of resources.
+/// Regular expression of a resource in kubectl's notation (`deployments.apps`), or of a wildcard such as `*.apps`.
 const RESOURCE: &str = "^(\\*|(\\*(\\.\\*)?\\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$";
 const NAMESPACE: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
-/// Pattern of an http or https address without a user.
+/// Regular expression of an http or https address without a user.
 const URL: &str = "^https?://[^/?#@\\s]+([/?#]\\S*)?$";
-/// Pattern of an address to which a token may be sent: https, or http on loopback.
+/// Regular expression of an address to which a token may be sent: https, or http on loopback.
 const URL_FOR_TOKENS: &str = "^(https://|http://(localhost|127\\.[0-9.]+|\\[::1\\])([:/?#]|$))";
 /// Paths that identify an object. `drop` must not contain them.
 const IDENTITY: [&str; 7] = [
@@ -232,8 +232,8 @@ fn access() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Changes the schema `node` of a table so that it requires exactly one way to connect to a cluster. Keys that belong
-/// to one of the ways require it.
+/// Changes the schema `node` of a table so that it requires exactly one way to connect: `kubeconfig`, `server` or
+/// `in_cluster`. It accepts `context` only with `kubeconfig`, and `ca_file` and `token` only with `server`.
 fn require_one_connection(node: &mut Value) {
     node["oneOf"] = json!([
         { "required": ["kubeconfig"] },

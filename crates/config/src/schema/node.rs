@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{ByteSize, HumanDuration};
 
-/// Pattern of durations, one alternative per first unit. It avoids lookahead, which Go's regular expressions lack.
+/// Regular expression of durations, with one alternative for each unit that may come first. It avoids lookahead, which
+/// Go's regular expressions lack.
 pub(super) const DURATION: &str = concat!(
     "^\\s*(0",
     "|\\d+d(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?",

@@ -41,7 +41,8 @@ pub enum Effect {
     NextStart,
 }
 
-/// Effects by key; the first match applies. `*` matches one level, and a pattern matches all keys below it.
+/// Keys, each with the time at which a change takes effect. An entry also applies to all keys below its key, and `*`
+/// matches one level. If several entries apply to a key, the first one counts.
 const EFFECTS: &[(&str, Effect)] = &[
     ("hub.memory_limit", Effect::AtOnce),
     ("hub.shutdown_deadline", Effect::AtOnce),
@@ -84,8 +85,8 @@ pub struct Key {
     pub effect: Option<Effect>,
 }
 
-/// Section of the reference: the keys of a table. If the keys depend on the table's `type`, there is a section for each
-/// set of types.
+/// Section of the reference: keys of one table. For a table with `type`, keys that the same types share have a section
+/// of their own.
 struct Section {
     header: String,
     /// Values of `type` that have the keys; empty if all types have them.
@@ -188,8 +189,8 @@ fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, abou
     }
 }
 
-/// Returns the values of `type` whose tables have `key` in the same form as the table `shape`: with the same schema,
-/// and required or not. `shapes` are the tables of all types.
+/// Returns the values of `type` whose tables treat `key` as the table `shape` does: with the same schema, and equally
+/// required or optional. `shapes` are the schemas of the tables of all types.
 fn owners<'a>(shapes: &[&'a Value], shape: &Value, key: &str) -> Vec<&'a str> {
     let form = |shape: &Value| {
         let node = shape["properties"].get(key)?.clone();
