@@ -88,8 +88,8 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns advice for the operator if `error` is rustls' refusal of a server whose certificate is that of a CA. Returns
-/// `None` for other errors.
+/// Returns advice for the operator if rustls has refused a server because its certificate is a CA certificate. `error`
+/// is the text of the TLS error. Returns `None` for other errors.
 ///
 /// `openssl req -x509` makes such certificates by default.
 #[must_use]

@@ -153,8 +153,8 @@ pub const TEMP_SUFFIX: &str = ".tmp";
 
 /// Replaces a file atomically and durably: writes a temporary file, syncs it, renames it, and syncs the directory.
 ///
-/// After an error, the file has either its old or its new content. A crash may still change one into the other, until a
-/// later call succeeds.
+/// After an error, the file has either its old or its new content. Until a later call succeeds, neither is durable: a
+/// crash may leave the file with the other content.
 pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(

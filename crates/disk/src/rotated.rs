@@ -24,7 +24,7 @@ pub struct RotatedFileParams {
     pub private: bool,
 }
 
-/// Log file of lines. `open` is `None` before the first append and after an error.
+/// Log file of lines. It is opened by the first append, and again after an error.
 #[derive(Debug)]
 pub struct RotatedFile {
     params: RotatedFileParams,

@@ -20,7 +20,7 @@ use super::wire::{DecodeError, put_bytes, put_integer, take_bytes, take_integer,
 
 const MAGIC: &[u8; 4] = b"IHFC";
 const FORMAT: u8 = 1;
-/// zstd level of checkpoints. It is higher than that of entries, because checkpoints are kept longer and written
+/// zstd level of checkpoints. It is higher than that of log entries, because checkpoints are kept longer and written
 /// rarely.
 const LEVEL: i32 = 3;
 /// Maximum length of the head, which encodes the partition's state, in bytes.
@@ -91,7 +91,8 @@ impl<W: Write> CheckpointWriter<W> {
         write_block(&mut self.out, &self.record)
     }
 
-    /// Writes the end and returns the output, which is not flushed.
+    /// Writes the end of the checkpoint: a zero length and the number of objects. Returns the output, which is not
+    /// flushed.
     pub fn finish(mut self) -> io::Result<W> {
         let mut end = Vec::new();
         put_integer(&mut end, 0);

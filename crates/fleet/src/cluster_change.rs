@@ -19,7 +19,7 @@ pub enum ClusterChange {
         shard: Shard,
         /// Revision of the bucket after this change.
         revision: u64,
-        /// The ownership; `None` if the entry is removed.
+        /// New content of the entry; `None` if it was removed, an error if it cannot be decoded.
         owner: Result<Option<Ownership>, DecodeError>,
     },
     /// The entry with the document about a shard's cluster was written or removed.
@@ -37,7 +37,7 @@ pub enum ClusterChange {
     DocumentsComplete(u64),
 }
 
-/// Last revisions of the buckets of owners and documents, and when they were created.
+/// Last revisions of the buckets of owners and of documents, and the creation time of the younger bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRevisions {
     /// Last revision of the bucket of owners (which collector watches which cluster).

@@ -36,8 +36,8 @@ const LEVEL: i32 = 1;
 pub const MAX_BODY: usize = 64 << 20;
 /// Maximum initial allocation in bytes for an uncompressed body, however large it claims to be.
 const MAX_ALLOCATION: usize = 1 << 20;
-/// Largest window of a compressed stream, as a power of two: 8 MiB, which bounds a decoder's memory. The levels of this
-/// program use less.
+/// Largest zstd window that a decoder accepts, as a power of two: 8 MiB. It bounds the decoder's memory. The zstd
+/// levels of this program use smaller windows.
 pub(crate) const MAX_WINDOW_LOG: u32 = 23;
 /// Upper bound for the bytes that [`Header::encode`] adds to a body.
 pub(crate) const MAX_HEADER: usize = 32;

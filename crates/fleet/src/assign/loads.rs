@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use super::rendezvous::{name_hash, score};
 use super::{Balance, Collector, ShardLoad};
 
-/// Relative load of a collector whose load is exactly its fair share, which follows from its capacity.
+/// Relative load of a collector that has exactly its fair share of the load. The share is in proportion to the
+/// capacity.
 const SHARE: u64 = 1_000_000;
 
-/// Assignment of shards to collectors, with the resulting loads. Shards and collectors are indices.
+/// Assignment of shards to collectors, with the resulting loads. A shard is an index into `shards`, a collector an
+/// index into `collectors`.
 pub(super) struct Loads<'a> {
     shards: &'a [ShardLoad],
     collectors: &'a [Collector],
@@ -21,8 +23,8 @@ pub(super) struct Loads<'a> {
     by_load: BTreeSet<(u64, usize)>,
     total_weight: f64,
     total_capacity: f64,
-    /// Limits of a collector's relative load. A load below `low` or above `high` causes moves. They aim at a load from
-    /// `target_low` to `target_high`.
+    /// Limits of a collector's relative load. A load below `low` or above `high` causes moves, which bring the load
+    /// between `target_low` and `target_high` if possible.
     low: u64,
     high: u64,
     target_low: u64,
@@ -94,8 +96,8 @@ impl<'a> Loads<'a> {
         self.set_load(collector, self.sums[collector] + u128::from(weight));
     }
 
-    /// Assigns a shard to the collector with the highest rendezvous score. Only collectors whose load would stay within
-    /// `target_high` are considered, first those in the shard's zone.
+    /// Assigns a shard to the collector with the highest rendezvous score. Considers only collectors whose load would
+    /// stay within `target_high`, and prefers those in the shard's preferred zone.
     ///
     /// If there is no such collector, assigns the shard to the least loaded one.
     pub(super) fn place(&mut self, shard: usize) {
@@ -128,7 +130,8 @@ impl<'a> Loads<'a> {
     /// Returns a shard to move from an overloaded collector, and the collector that receives it. Returns `None` if no
     /// collector is overloaded or no move helps.
     ///
-    /// A shard leaves the zone that it prefers only if no other move from that collector helps.
+    /// Considers the 16 least loaded collectors as receivers. A shard leaves the zone that it prefers only if no other
+    /// move from that collector helps.
     fn relief(&self) -> Option<(usize, usize)> {
         let overloaded = self.by_load.iter().rev().take_while(|(load, _)| *load > self.high);
         overloaded.map(|(_, from)| *from).find_map(|from| {
@@ -142,7 +145,7 @@ impl<'a> Loads<'a> {
     /// Returns a shard to move to an underloaded collector, and that collector. Returns `None` if no collector is
     /// underloaded or no move helps.
     ///
-    /// No shard leaves the zone that it prefers.
+    /// Considers the 64 most loaded collectors as givers. No shard leaves the zone that it prefers.
     fn supply(&self) -> Option<(usize, usize)> {
         let underloaded = self.by_load.iter().take_while(|(load, _)| *load < self.low);
         underloaded.map(|(_, to)| *to).find_map(|to| {
@@ -154,9 +157,12 @@ impl<'a> Loads<'a> {
     /// Returns the best shard to move from collector `from` to collector `to`, and `to`. Returns `None` if no move
     /// brings enough gain.
     ///
-    /// Shards that would enter their preferred zone come first. A shard leaves its preferred zone only if `out_of_zone`
-    /// is true. Among equals, the heaviest shard after whose move both loads are within the targets comes first. If
-    /// there is none, the lightest comes first.
+    /// A shard leaves its preferred zone only if `out_of_zone` is true. The best shard is chosen by these rules, in
+    /// this order:
+    ///
+    /// - a shard that enters its preferred zone;
+    /// - a shard whose move leaves `from` at least `target_low` and `to` at most `target_high`, the heaviest first;
+    /// - the lightest shard.
     fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
         let present = self.relative(from, self.sums[from]);
         let limit = present - present / 100 * self.gain;

@@ -13,7 +13,7 @@
 //!   take it out of this zone only to relieve an overloaded collector.
 //! - Equal input gives an equal plan. Among collectors with room, weighted rendezvous hashing decides. So shards spread
 //!   evenly, and a collector that returns gets its former shards.
-//! - A plan that is computed again after some of its moves does not undo them.
+//! - A plan that is computed again after some of its moves moves the same shards again only for balance.
 //!
 //! # Cost
 //! Placing takes time in proportion to the shards that need another collector times the collectors. Balancing takes

@@ -1,4 +1,4 @@
-//! Properties of plans, and the fleet of 1,000 collectors.
+//! Tests of plans: balance, few moves, zones, pins and draining, with up to 1,000 collectors.
 
 #![expect(clippy::cast_precision_loss, reason = "the sums are below 2^53")]
 
