@@ -32,9 +32,9 @@ pub struct EventOptions {
     pub redaction: Redaction,
     /// Whether the JSON has the attribute `sequence`, whose digits [`Event::set_sequence`] replaces. Default: no.
     pub sequence: bool,
-    /// Set if the cluster's resourceVersions have gone back, as after a restore of etcd: the resourceVersion of the
-    /// first list after that. Event ids include it, since events with the same versions may have been sent before.
-    /// Default: none.
+    /// The resourceVersion of the first list after the cluster's resourceVersions went back, as after a restore of
+    /// etcd. Event ids then include it, since an earlier event may have the same resourceVersion. `None`, the default,
+    /// leaves it out.
     pub rewound: Option<ResourceVersion>,
 }
 
@@ -48,16 +48,16 @@ impl Default for EventOptions {
 ///
 /// # Identity
 /// The id is a hash of cluster, GVR, UID, resourceVersion and event type. It is the same over retries, restarts and
-/// replicas; a resync repeats the id of the repeated state. A `synced` event describes the first list of one informer in
-/// one process, so its id includes the time and is stable over retries only.
+/// replicas. A resync has the id of an update to the same state. A `synced` event describes the first list of one
+/// informer in one process, so its id includes the time and is stable over retries only.
 ///
 /// # Subject
 /// Always five parts, `<group>/<version>/<resource>/<namespace>/<name>`. Parts that do not apply are empty: the core
 /// group, the namespace of a cluster-scoped object, the name of `synced`.
 ///
 /// # Sequence
-/// With a journal, the event's number in it is the attribute `sequence`: twenty digits, so that it sorts as text too.
-/// Numbers increase and may have gaps.
+/// If the sink has a journal, the attribute `sequence` is the event's number in the journal. It has twenty digits, so
+/// that it sorts as text too. Numbers increase and may have gaps.
 #[derive(Clone)]
 pub struct Event(Arc<Parts>);
 
@@ -378,7 +378,8 @@ pub(crate) fn subject_parts(subject: &str) -> Option<[&str; 5]> {
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])
 }
 
-/// Returns the `traceparent` in an event's JSON, which is before `data`; `None` if there is none.
+/// Returns the attribute `traceparent` of an event's JSON; `None` if there is none. Searches only the attributes before
+/// `data`.
 fn trace_parent_of(body: &str) -> Option<TraceParent> {
     let (attributes, _) = body.split_once(",\"data\":")?;
     let (_, value) = attributes.split_once(TRACE_PARENT)?;
@@ -398,7 +399,7 @@ fn lane_hash(cluster: &str, subject: &str) -> u64 {
 }
 
 /// Serializes attributes, data and objects into one JSON object. Also returns the offset of the digits of the attribute
-/// `sequence`; zero without it.
+/// `sequence`; zero if there is no such attribute.
 fn write_body<K>(
     attributes: &Attributes<'_>,
     notification: &Notification<K>,

@@ -1,5 +1,5 @@
-//! Fence for deliveries: lets the sinks of a process send only until a time. With several replicas, that time is the
-//! end of the lease under which this process is the one that delivers.
+//! Fence for deliveries: lets the sinks of a process send only until a set time. With several replicas, only the holder
+//! of a lease delivers. The fence then closes when the lease ends.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use informer_hub_types::clock;
 
-/// Maximum time between two checks of the fence during an attempt. A timer for the whole time is not enough: it stands
-/// still while the machine is suspended, and the fence closes meanwhile.
+/// Maximum time between two checks of the fence during an attempt. A single timer for the whole time is not enough:
+/// timers stand still while the computer is suspended, but the time of the fence goes on.
 const RECHECK: Duration = Duration::from_secs(1);
 
 /// Time until which the sinks of a process may send. Checked before each delivery attempt, and whenever a running

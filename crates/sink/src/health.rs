@@ -90,7 +90,7 @@ pub struct SinkHealth {
     circuit_open: AtomicBool,
     last_delivery: AtomicI64,
     last_error: ArcSwapOption<String>,
-    /// Events that wait because the receiver refused one: the refused events, and later events of the same objects.
+    /// Events that the receiver refused and that wait for their next attempt, with later events of the same objects.
     pub refused_events: AtomicU64,
     refusal: ArcSwapOption<String>,
     /// Received notifications that were skipped because the journal already had their states when it was opened.
@@ -190,8 +190,8 @@ impl SinkHealth {
         self.circuit_open.store(open, Relaxed);
     }
 
-    /// Returns whether the circuit is open: the receiver keeps failing. If several lanes (parallel queues) have failed,
-    /// the sink then makes only one attempt at a time.
+    /// Returns whether the circuit is open: the receiver keeps failing. While it is open and several lanes (parallel
+    /// queues) have failed, the sink makes only one attempt at a time.
     #[must_use]
     pub fn is_circuit_open(&self) -> bool {
         self.circuit_open.load(Relaxed)
@@ -228,8 +228,8 @@ impl SinkHealth {
         self.last_error.load_full()
     }
 
-    /// Sets why the receiver last refused an event, without secrets; `None` once no event waits after a refusal.
-    /// Deliveries of other events do not clear it.
+    /// Sets the reason, without secrets, for which the receiver last refused an event. `None` clears the reason, once
+    /// no refused event waits any more. Deliveries of other events do not clear it.
     pub fn set_refusal(&self, error: Option<&str>) {
         if error.is_some() || self.refusal.load().is_some() {
             self.refusal.store(error.map(|error| Arc::new(error.to_owned())));

@@ -16,8 +16,8 @@ pub struct Selection {
     pub namespaces: Vec<String>,
     /// Whether objects that existed before the sink are accepted, as `added` events.
     pub initial: Initial,
-    /// Accepts updates only if the values at one of these paths differ; empty accepts all updates. A resync repeats an
-    /// unchanged object, so any path drops it.
+    /// If this is not empty, an update is accepted only if the value at one of these paths has changed. Resyncs are
+    /// then dropped, since they repeat unchanged objects.
     pub changed: Vec<FieldPath>,
     /// CEL filter; `None` accepts everything.
     pub filter: Option<Filter>,

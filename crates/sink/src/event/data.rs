@@ -26,8 +26,8 @@ pub struct EventData<K> {
     pub resource_version: Option<String>,
     /// Whether the object already existed when the sink subscribed, or when the informer made its first list.
     pub initial: bool,
-    /// Whether the watch missed the deletion, which a later list showed. Then the object's last changes may be missing
-    /// too.
+    /// Whether a list detected the deletion, because the watch did not report it. Changes shortly before the deletion
+    /// may then be missing too.
     pub tombstone: bool,
     /// The object. `None` for `synced`, or if the hub was short of memory and had dropped the object's JSON.
     pub object: Option<K>,

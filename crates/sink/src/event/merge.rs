@@ -1,11 +1,11 @@
 //! Merging of two events of one object, when a journal has no room for both.
 //!
-//! The merged event has the `oldObject` of the older event and the `object` of the newer one. Objects with the same
-//! name but different UIDs never merge. Nor does a replayed dead letter, whose state may be older than the events
-//! before it.
+//! The merged event has the `oldObject` of the older event and the `object` of the newer one. Events of objects with
+//! the same name but different UIDs never merge. A replayed dead letter never merges either: its state may be older
+//! than that of the events before it.
 //!
 //! An addition and a following deletion merge to the deletion. Dropping both would be wrong: an earlier process may
-//! have delivered the addition, and died before its acknowledgement was on disk.
+//! have delivered the addition and died before it recorded that on disk. The receiver would then keep the object.
 
 use std::sync::Arc;
 

@@ -191,7 +191,7 @@ async fn hanging_write_times_out_and_is_not_repeated() {
     assert_eq!(String::from_utf8(out.taken.lock().clone()).unwrap().lines().count(), 4);
 }
 
-/// Line transports over a file or stream with configurable faults.
+/// Test bed of transports that write lines to a file or a stream, and can be made to fail.
 #[derive(Default)]
 struct LinesBed {
     out: Mutex<Scripted>,
@@ -200,7 +200,7 @@ struct LinesBed {
     folder: Option<tempfile::TempDir>,
 }
 
-/// File on a disk with configurable faults.
+/// Rotated file whose writes can be made to fail.
 #[derive(Debug)]
 struct MoodyFile {
     file: RotatedFile,

@@ -3,8 +3,9 @@
 //!
 //! An expression is rewritten before it runs. Each value that an operation reads or copies in full first passes through
 //! `@charge`, which returns it unchanged and subtracts its weight from the budget. The range of a loop passes through
-//! `@range`, which also charges the loop's body once for each element. These names are not valid CEL identifiers. Once
-//! the budget is spent, every further charge fails, and so does the evaluation, even if `||` absorbs the error.
+//! `@range`, which also charges the loop's body once for each element. A filter's author cannot call these functions,
+//! since their names are not valid CEL identifiers. Once the budget is spent, every further charge fails. The
+//! evaluation then fails too, even if an `||` in the expression ignores the error.
 //!
 //! The cost does not depend on the machine: every evaluation of one event costs the same.
 
@@ -88,8 +89,8 @@ pub(super) fn within<T>(patterns: &Arc<[Pattern]>, evaluate: impl FnOnce() -> T)
     }
 }
 
-/// Subtracts a cost from the budget; an error if the budget does not suffice. `weight` gets the remaining budget and
-/// returns the cost. It may stop counting above that budget.
+/// Subtracts a cost from the budget. Returns an error if the cost exceeds the remaining budget. `weight` gets the
+/// remaining budget and returns the cost; it may stop counting once the cost exceeds the budget.
 fn take(weight: impl FnOnce(u64) -> u64) -> Result<(), ExecutionError> {
     RUNNING.with_borrow_mut(|running| {
         let Some(running) = running else { return Ok(()) };
@@ -109,8 +110,8 @@ fn charge<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, 
     Ok(value)
 }
 
-/// Charges for the right operand of `in` and returns it. A list costs as much as reading all of it, a map costs one
-/// unit.
+/// Charges for the right operand of `in` and returns it. A map costs one unit. A list costs as much as reading all its
+/// elements.
 fn charge_container<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     let map = value.downcast_ref::<CelMap<'_>>().is_some();
@@ -207,7 +208,7 @@ fn weigh_key(key: &CelMapKey<'_>) -> u64 {
     }
 }
 
-/// Rewriter that inserts calls which charge the budget into an expression.
+/// Rewriter of an expression: inserts the calls that charge the budget.
 #[derive(Debug, Default)]
 pub(super) struct ChargeInserter {
     pub(super) patterns: Vec<Pattern>,
@@ -293,8 +294,9 @@ impl ChargeInserter {
         Ok(())
     }
 
-    /// Compiles the pattern of `matches` now. At run time it would be compiled for each event, and a pattern taken from
-    /// an object could take unbounded time.
+    /// Compiles the pattern of a call of `matches` together with the filter, and makes the call use the compiled
+    /// pattern. Otherwise the pattern would be compiled again for each event. The pattern must be a literal, since a
+    /// pattern taken from an object could take unbounded time.
     fn matches(&mut self, id: u64, call: &mut CallExpr) -> Result<(), (u64, String)> {
         let mut parts: Vec<_> =
             call.target.take().map(|target| *target).into_iter().chain(call.args.drain(..)).collect();
@@ -332,7 +334,7 @@ impl ChargeInserter {
     }
 }
 
-/// Replaces a node by a call of `function` with the node as first argument.
+/// Replaces a node by a call of `function`, with the node as first argument and `more` as second.
 fn call_on(node: &mut IdedExpr, function: &str, more: Option<IdedExpr>) {
     let inner = std::mem::take(node);
     let id = inner.id;

@@ -6,13 +6,15 @@ use super::Envelope;
 use crate::Event;
 use informer_hub_types::{Preset, printable};
 
-/// Maximum characters of a Slack header (limit 150) and field (limit 2,000; each character may be escaped to five).
+/// Maximum characters of a Slack header, as Slack allows.
 const SLACK_HEADER: usize = 150;
+/// Maximum characters of a Slack field. Slack allows 2,000 after escaping, which may make five characters of one.
 const SLACK_FIELD: usize = 390;
 /// Maximum characters of one value on a Teams card (limit of a message: 28 KB).
 const TEAMS_VALUE: usize = 500;
-/// Maximum characters of a Discord title (limit 256) and field value (limit 1,024). An embed is limited to 6,000.
+/// Maximum characters of a Discord title, as Discord allows.
 const DISCORD_TITLE: usize = 256;
+/// Maximum characters of a field's value. Discord allows 1,024, but only 6,000 for a whole embed.
 const DISCORD_VALUE: usize = 500;
 
 /// Content of a chat message, before formatting.
@@ -123,8 +125,8 @@ fn discord(summary: &Summary) -> Value {
     })
 }
 
-/// Makes a text printable and shortens it to `limit` UTF-16 units, the strictest way in which chats count. Returns `–`
-/// instead of an empty text, which chats reject.
+/// Makes a text printable and shortens it to `limit` UTF-16 units; no chat counts a text as longer than that. Returns
+/// `–` instead of an empty text, which chats reject.
 fn short(text: &str, limit: usize) -> String {
     let mut out = String::new();
     let mut length = 0;
