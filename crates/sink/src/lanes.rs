@@ -1,20 +1,21 @@
-//! Event queue of a sink: lanes that keep the order per object, batches, and bounds.
+//! Event queue of a sink. It has several lanes (parallel queues), each with one batch at a time. All events of an
+//! object use the same lane, which keeps their order.
 //!
 //! # Events set aside
 //! The receiver may refuse the content of a batch, or fail for this batch only. Then the batch is retried in halves
 //! ([`Lanes::halve`]) until the event that causes the failure is alone. That event is set aside ([`Lanes::set_aside`])
 //! until its next attempt, and the lane continues with other objects.
 //!
-//! - **Order.** Later events of the same object wait behind it. Once it is delivered or given up, they return to the
-//!   front of the lane's queue, in order.
+//! - **Order.** Later events of the same object wait behind the event set aside. Once that event is delivered or given
+//!   up, they return to the front of the lane's queue, in order.
 //! - **Concurrency.** An event set aside is attempted alone, as its lane's batch: attempts in flight never exceed the
 //!   number of lanes. If such an event and the queue are both ready, the lane alternates, so that events set aside
 //!   take at most every other attempt.
 //! - **Bounds.** Events set aside count against the queue's bounds. If refused events exceed their share
-//!   ([`Lanes::over_share`]), the one that was refused first is given up early. An event that fails without a refusal
+//!   ([`Lanes::over_share`]), the event that was refused first is given up early. An event that fails without a refusal
 //!   is set aside only while there is room ([`Lanes::has_share`]), and is never given up early.
-//! - **Restarts.** This state is not written to disk. After a restart a journal delivers unacknowledged events again,
-//!   in order. An event that fails again is set aside again, for the full retry time.
+//! - **Restarts.** The list of events set aside is not written to disk. After a restart, a sink with a journal delivers
+//!   all unacknowledged events again, in order. An event that fails again is set aside again, for the full retry time.
 
 mod bounds;
 mod gate;
@@ -43,8 +44,8 @@ struct Batch {
     since: Instant,
     /// When the batch's first event was queued.
     queued: Instant,
-    /// Failures of the batch's only event before it was set aside (out of the queue); `None` if the batch came from the
-    /// queue.
+    /// Earlier failures of the batch's only event, if that event was set aside and is now attempted again. `None` if
+    /// the batch came from the queue.
     refusals: Option<Refusals>,
 }
 
@@ -66,8 +67,8 @@ impl Lane {
         }
     }
 
-    /// Moves the later events of an object back to the front of the queue, after its failed event was delivered or
-    /// given up.
+    /// Moves the events that waited behind an object's failed event back to the front of the queue. Called once the
+    /// failed event is delivered or given up.
     fn release(&mut self, object: u64) {
         for (event, queued) in self.set_aside.release(object).into_iter().rev() {
             self.queue_bytes += event.size();
@@ -76,7 +77,8 @@ impl Lane {
     }
 
     /// Returns whether the lane's next batch is a failed event that was set aside, rather than events of the queue.
-    /// `queue` is when the queue's next batch is due. If both are ready, they alternate.
+    /// `queue` is when the queue's next batch is due. If an event set aside and the queue are both ready, they
+    /// alternate.
     fn is_set_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
         let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         is_ready(self.set_aside.due()) && !(self.was_set_aside && is_ready(queue))
@@ -254,7 +256,8 @@ impl Lanes {
         batch.failures = failures;
     }
 
-    /// Returns the failures of the lane's batch before it was set aside; `None` if the batch came from the queue.
+    /// Returns the earlier failures of the lane's batch, if it is an event that was set aside. Returns `None` if the
+    /// batch came from the queue.
     #[must_use]
     pub fn refusals(&self, lane: LaneId) -> Option<&Refusals> {
         self.lanes[lane.0].batch.as_ref()?.refusals.as_ref()
@@ -283,7 +286,7 @@ impl Lanes {
         }
     }
 
-    /// Returns whether refused events, with later events of their objects, use more than `quarters` quarters of the
+    /// Returns whether refused events, together with later events of their objects, use more than `quarters`/4 of the
     /// queue's bounds.
     #[must_use]
     pub fn over_share(&self, quarters: usize) -> bool {
@@ -299,9 +302,9 @@ impl Lanes {
         events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
     }
 
-    /// Returns how many failed events of the lane are set aside although the receiver itself may be the cause. These
-    /// are the events that were not refused, and that were first attempted after `accepted`, the time of the receiver's
-    /// last acknowledgement. With `None`, all events that were not refused count.
+    /// Returns the number of events that are set aside in the lane although a broken receiver may have caused their
+    /// failures. An event counts if the receiver did not refuse it, and has acknowledged nothing since the event's
+    /// first attempt. `accepted` is the time of the receiver's last acknowledgement; `None` if there was none.
     #[must_use]
     pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
         self.lanes[lane.0].set_aside.unproven(accepted)
@@ -319,8 +322,8 @@ impl Lanes {
         Some((event, refusals))
     }
 
-    /// Makes failed events that were set aside due now, if their last attempt ended at `refused_by` or earlier. Call it
-    /// when the receiver accepts content again.
+    /// Moves the next attempt of failed events forward to `now`, if their last attempt ended at `refused_by` or
+    /// earlier. Call it when the receiver accepts content again.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
@@ -378,7 +381,7 @@ impl Lanes {
     }
 
     /// Returns when [`Self::take_ready`] will return a batch if no event is queued and no attempt ends before. Returns
-    /// `None` if all lanes are busy or empty; with [`Gate::Only`], if that lane is.
+    /// `None` if all lanes are busy or empty. With [`Gate::Only`], considers only that lane.
     #[must_use]
     pub fn next_wake(&self, gate: Gate) -> Option<Instant> {
         let lanes = 0..self.lanes.len();
@@ -394,9 +397,9 @@ impl Lanes {
         self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
     }
 
-    /// Returns whether more events should be read from the journal, because less than half of the usable bounds is
-    /// taken. The usable bounds are those left by failed events set aside, so that such events do not keep other
-    /// objects' events in the journal.
+    /// Returns whether more events should be read from the journal: less than half of the usable room in the queue is
+    /// taken. Room that failed events set aside, and later events of their objects, occupy is not usable. So these
+    /// events do not prevent events of other objects from being read.
     #[must_use]
     pub fn is_low(&self) -> bool {
         let (events, bytes) = self.set_aside_size();

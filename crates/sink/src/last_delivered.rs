@@ -1,20 +1,20 @@
 //! Last state of each object in the sink's journal, used to drop repeated and outdated events after a restart.
 //!
 //! After a restart the caches are as old as their last checkpoint, so the hub observes later changes a second time. The
-//! journal is at least as new as the caches, so its events since that checkpoint identify the repetitions.
+//! journal is at least as new as the caches. So its events since the checkpoint show which changes are repetitions.
 //!
 //! # Objects with the same name
-//! A slow listener drops both the addition and the deletion of a short-lived object, so the journal may have only the
+//! A slow listener drops both the addition and the deletion of a short-lived object. So the journal may have only the
 //! next object with this name (the successor). After a restart the watch reports the earlier object (the predecessor)
-//! again. Its states must not be sent after those of the successor: a receiver that stores objects by name would take
-//! the successor for deleted.
+//! again. The predecessor's states must not be sent after those of the successor: a receiver that stores objects by
+//! name would take the successor for deleted.
 //!
 //! - A state other than a deletion is dropped if the journal has a newer state of any object with the same name. If it
 //!   is an addition that the journal does not have, the object's later deletion is dropped too.
-//! - Other deletions are sent unless the journal has them, since the receiver may still have the object. The
+//! - Any other deletion is sent unless the journal has it, since the receiver may still have the object. The
 //!   successor's state is then sent again if it is observed again.
-//! - If a version is not an integer, it cannot be compared. Such states are sent, and so is the successor's state after
-//!   them.
+//! - A version that is not an integer cannot be compared with others. States with such a version are sent, and then the
+//!   successor's state is sent again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
@@ -29,10 +29,10 @@ use informer_hub_types::ResourceVersion;
 /// Invariant: an object is in at most one of the maps.
 #[derive(Debug, Default)]
 pub struct LastDelivered {
-    /// Newest state of any object with a name, by hash of cluster and subject.
+    /// For each name, the newest state of any object that had the name. By hash of cluster and subject.
     names: HashMap<u64, Last>,
-    /// Last states of objects that are not in `names`, most of them earlier objects with the same names. By hash of the
-    /// object's identity ([`Last::object`]).
+    /// Last states of objects that are not in `names`: mostly earlier objects whose name a later object has taken. By
+    /// hash of the object's identity ([`Last::object`]).
     others: HashMap<u64, Last>,
 }
 
@@ -45,7 +45,7 @@ struct Last {
     tagged: u64,
 }
 
-/// State of an object for the receiver, by the events sent so far.
+/// Whether an object exists for the receiver, according to the events sent so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Alive,
@@ -89,8 +89,8 @@ impl Last {
         !known.is_deleted() && (self.is_deleted() || !known.version.newer_than(&self.version))
     }
 
-    /// Returns this state with the newer of both resourceVersions. A tombstone (deletion found by a list) may have an
-    /// older version, from the last checkpoint.
+    /// Returns this state, with the resourceVersion of `known` if that is newer. A tombstone (a deletion found by a
+    /// list) may have an old resourceVersion, that of the last checkpoint.
     fn not_older_than(self, known: &Self) -> Self {
         if known.version.newer_than(&self.version) { Self { version: known.version.clone(), ..self } } else { self }
     }
@@ -146,11 +146,11 @@ impl LastDelivered {
         }
     }
 
-    /// Returns whether an event must be sent. It is dropped if it repeats the object's last state in the journal or is
-    /// older. With `resync`, a repetition of the last state is sent. The module documentation has the rules for objects
-    /// with the same name.
+    /// Returns whether an event must be sent. An event need not be sent if it repeats the object's last state in the
+    /// journal, or is older. With `resync`, a repetition of the last state must be sent. The module documentation has
+    /// the rules for objects with the same name.
     ///
-    /// A sent event usually removes the record of its object, since all later events are newer.
+    /// If the event must be sent, usually removes the record of its object, since all later events are newer.
     pub fn is_new(&mut self, event: &Event, resync: bool) -> bool {
         if self.is_empty() || event.event_type() == EventType::Synced {
             return true;
@@ -168,8 +168,8 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether the state `last` must be sent if the journal's newest state for its name, `newest`, is that of
-    /// another object.
+    /// Returns whether the state `last` of an object must be sent. `newest` is the journal's newest state for the same
+    /// name, which belongs to another object.
     fn is_new_beside(&mut self, newest: &Last, (name, last): (u64, Last), event_type: EventType, resync: bool) -> bool {
         let object = last.object();
         let known = self.others.get(&object);
@@ -196,8 +196,8 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether an `Added` event must be sent as `Updated`: by the journal the object was sent before, which the
-    /// caches on disk do not record.
+    /// Returns whether an `Added` event must be sent as `Updated`, because the journal shows that the object was sent
+    /// before. The caches on disk did not have the object, so the hub took it for a new one.
     #[must_use]
     pub fn is_update(&self, event: &Event) -> bool {
         if event.event_type() != EventType::Added || self.is_empty() {
@@ -403,9 +403,9 @@ mod tests {
         assert_eq!(new, ["added a@x", "deleted a@x", "added b@y"]);
     }
 
-    /// Generates a history of one name: successive objects, and the number of their events that are journaled. An
-    /// object has its number of updates, whether a slow listener drops its events, and whether it is deleted. The last
-    /// flag matters only for the last object; all others are deleted.
+    /// Generates a history of successive objects with one name, and the number of their events that are in the journal.
+    /// For each object: the number of updates, whether a slow listener drops its events, and whether it is deleted.
+    /// Only the last object may be left undeleted, so the last flag is ignored for all others.
     fn histories() -> impl Strategy<Value = (Vec<(u8, bool, bool)>, usize)> {
         let objects = prop::collection::vec((0_u8..4, any::<bool>(), any::<bool>()), 1..8);
         (objects, 0_usize..64)

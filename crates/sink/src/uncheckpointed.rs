@@ -1,7 +1,8 @@
-//! Objects whose latest journaled state is newer than the caches on disk, found while a journal is read at start.
+//! Objects whose last state in a sink's journal is missing from the caches on disk. They are found while the journal is
+//! read at the start.
 //!
-//! Such an object was created or changed after the last checkpoint. If the caches do not record that this sink has
-//! received their states, all objects of the journal count as newer.
+//! Such an object was created or changed after the last checkpoint. The states in the caches count only if the caches
+//! record that this sink has received them. Otherwise all objects of the journal count as missing.
 //!
 //! If such an object is deleted while the hub is down, a relist cannot detect the deletion, since the cache lacks the
 //! object. A later object with the same name would be taken for the same object. So the caches start with the journaled
@@ -32,8 +33,8 @@ pub struct Uncheckpointed {
 }
 
 impl Uncheckpointed {
-    /// Applies an event of the journal. `is_known` says whether the caches on disk have the object in this state or a
-    /// newer one, and record that this sink has received it.
+    /// Applies an event of the journal. `is_known` says whether the caches on disk have the event's state or a newer
+    /// state of the object, and record that this sink has received it.
     pub fn note(&mut self, event: &Event, is_known: bool) {
         if event.event_type() == EventType::Synced || event.is_replayed() {
             return;

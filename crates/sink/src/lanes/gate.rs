@@ -1,4 +1,4 @@
-//! Ids of a sink's lanes (parallel queues), and the rule which of them may start an attempt.
+//! Ids of a sink's lanes (parallel queues), and the rule that says which lanes may start an attempt.
 
 use informer_hub_types::clock::Instant;
 
@@ -14,7 +14,7 @@ impl LaneId {
     }
 }
 
-/// Rule which of a sink's lanes (parallel queues) may start a delivery attempt.
+/// Rule that says which of a sink's lanes (parallel queues) may start a delivery attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// All lanes may start an attempt.

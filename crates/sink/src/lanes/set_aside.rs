@@ -1,5 +1,5 @@
-//! Failed events of one lane (parallel queue) that are out of its queue until their next attempt, with later events of
-//! the same objects. The receiver refuses these events, or always fails for them.
+//! Events of one lane (parallel queue) that are kept out of its queue: failed events until their next attempt, and
+//! later events of the same objects. A failed event is one that the receiver refuses, or for which it always fails.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::Event;
 use informer_hub_types::clock::Instant;
 
-/// Failed attempts of one event that was alone in its batch, not all of them refusals by the receiver.
+/// Failures of one event that was sent alone in its batch. The receiver may have refused the event, or failed in
+/// another way.
 #[derive(Clone, Debug)]
 pub struct Refusals {
     /// Start of the event's retry time: the first attempt, or the first refusal if the event was set aside for a
@@ -26,8 +27,8 @@ pub struct Refusals {
 /// An object whose oldest event has failed and is set aside.
 #[derive(Debug, Default)]
 struct Object {
-    /// The failed event, its failures, and when its next attempt is due; `None` while the event is its lane's batch for
-    /// that attempt.
+    /// The failed event, its failures, and when its next attempt is due. `None` during an attempt, when the event is
+    /// its lane's batch.
     waiting: Option<(Event, Refusals, Instant)>,
     /// Whether the receiver refused the content of the failed event.
     is_refused: bool,
@@ -43,7 +44,8 @@ impl Object {
     }
 }
 
-/// Number and bytes of events set aside: all of them, and those of objects with a refused event.
+/// Number and bytes of events set aside. `all` counts every event, `refused` only the events of objects with a refused
+/// event.
 #[derive(Debug, Default)]
 struct Sizes {
     all: (usize, usize),
@@ -70,9 +72,9 @@ impl Sizes {
 
 /// Failed events of a lane, and later events of their objects.
 ///
-/// Invariants: `due` has exactly the objects whose failed event waits for its next attempt. `sizes` counts these events
-/// and all later events, but not a failed event that is its lane's batch again. The maps are ordered, so that
-/// simulations are reproducible.
+/// Invariants: `due` has exactly the objects whose failed event waits for its next attempt. `sizes` counts these
+/// waiting events and all later events. It does not count a failed event during its attempt. The maps are ordered, so
+/// that simulations are reproducible.
 #[derive(Debug, Default)]
 pub(super) struct SetAside {
     objects: BTreeMap<u64, Object>,
@@ -97,9 +99,9 @@ impl SetAside {
         self.sizes.failed
     }
 
-    /// Returns how many failed events wait although the receiver itself may be the cause. These are the events that
-    /// were not refused, and that were first attempted after `accepted`, the time of the receiver's last
-    /// acknowledgement. With `None`, all events that were not refused count.
+    /// Returns the number of events that are set aside although a broken receiver may have caused their failures. An
+    /// event counts if the receiver did not refuse it, and has acknowledged nothing since the event's first attempt.
+    /// `accepted` is the time of the receiver's last acknowledgement; `None` if there was none.
     pub(super) fn unproven(&self, accepted: Option<Instant>) -> usize {
         let failing = self.objects.values().filter(|object| !object.is_refused);
         let since = failing.filter_map(|object| object.waiting.as_ref()).map(|(_, refusals, _)| refusals.since);
@@ -120,7 +122,7 @@ impl SetAside {
         Ok(())
     }
 
-    /// Sets a failed event aside until `due`. Returns true if this is the first event of its object here. The caller
+    /// Sets a failed event aside until `due`. Returns true if no event of its object was set aside before. The caller
     /// must then pass the object's later events to [`Self::follow`].
     pub(super) fn put(&mut self, event: Event, refusals: Refusals, due: Instant) -> bool {
         let key = event.lane_hash();
@@ -171,7 +173,8 @@ impl SetAside {
         Some((event, refusals))
     }
 
-    /// Makes failed events due now if their last attempt ended at `refused_by` or earlier.
+    /// Moves the next attempt of failed events forward to `now`, if their last attempt ended at `refused_by` or
+    /// earlier.
     pub(super) fn hasten(&mut self, refused_by: Instant, now: Instant) {
         for (key, object) in &mut self.objects {
             let Some((_, refusals, due)) = &mut object.waiting else { continue };
@@ -183,7 +186,7 @@ impl SetAside {
         }
     }
 
-    /// Returns all events set aside, except a failed event that is its lane's batch again.
+    /// Returns all events set aside, without failed events that are being attempted again.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
         self.objects.values().flat_map(|object| {
             let waiting = object.waiting.iter().map(|(event, ..)| event);
