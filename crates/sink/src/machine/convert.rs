@@ -86,7 +86,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Returns the event to send. If the journal already has the object of an `Added` event, that is an `Updated` event
+    /// Returns the event to send. An `Added` event of an object that the journal already has becomes an `Updated` event
     /// without the previous state, or `None` if the sink does not select updates. Other events are unchanged.
     fn as_update(
         &self,

@@ -48,7 +48,7 @@ pub(super) struct Durable<T> {
     /// Number of accepted events that are stored, in the journal or as dead letters.
     stored: u64,
     acked: Vec<u64>,
-    /// Journal numbers of events to acknowledge in the journal only once the dead letters are durable; see
+    /// Journal numbers of events whose acknowledgement must not be written before the dead letters are durable; see
     /// [`Commit::acked_with_letters`].
     acked_with_letters: Vec<u64>,
     /// Objects with a dead letter that is not durable yet, by [`Event::lane_hash`].
@@ -64,8 +64,9 @@ pub(super) struct Durable<T> {
     write_pause: Pause,
     /// Pause after failed reads.
     read_pause: Pause,
-    /// Whether the events found in the journal at the start are synced to disk. Until then no sender is answered, since
-    /// its events may have been skipped as repetitions of these events.
+    /// Whether the events that the journal had at the start are synced to disk. Until then no sender is answered: the
+    /// sink may have skipped its events because the journal already has them, and a power failure could still remove
+    /// them from there.
     is_settled: bool,
     /// Whether to merge events of the same objects before the next write.
     merge_first: bool,
@@ -147,7 +148,8 @@ impl<T> Durable<T> {
         }
     }
 
-    /// Marks events that become dead letters as acknowledged in the journal, from when the letters are durable.
+    /// Acknowledges events that become dead letters. The acknowledgements are written to the journal once the letters
+    /// are durable.
     pub(super) fn give_up(&mut self, events: &[Event]) {
         self.lettered.extend(events.iter().map(Event::lane_hash));
         self.acknowledge(events);

@@ -10,10 +10,10 @@
 //!   anything, and the lane would never try its other objects. While the receiver is down, each event set aside is
 //!   attempted with its own backoff.
 //!
-//! Such a batch is halved after each further failure, until the failing event is alone. That event is set aside (see
-//! [`Lanes`](crate::Lanes)) with the backoff and the time limit of failures without a refusal
-//! ([`give_up_after`](informer_hub_types::RetryParams::give_up_after)). It is never given up early. If events set aside
-//! fill their share of the queue, the failing event stays its lane's batch and blocks the lane.
+//! A batch that counts as the cause is halved after each further failure, until the failing event is alone. That event
+//! is set aside (see [`Lanes`](crate::Lanes)) with the backoff and the time limit of failures without a refusal
+//! ([`give_up_after`](informer_hub_types::RetryParams::give_up_after)). The event is never given up early. If events
+//! set aside fill their share of the queue, the failing event stays its lane's batch and blocks the lane.
 
 use super::Machine;
 use crate::lanes::Refusals;

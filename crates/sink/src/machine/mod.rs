@@ -7,8 +7,8 @@
 //!
 //! # With a journal
 //! A message is answered once all of its accepted events are on disk. Written events enter the lanes while there is
-//! room; otherwise they are read back from the journal later. Acknowledged numbers and dead letters are written with
-//! the next events, or after a short delay.
+//! room; otherwise they are read back from the journal later. Acknowledgements and dead letters are written with the
+//! next events, or after a short delay.
 
 mod convert;
 mod durable;
@@ -338,9 +338,9 @@ impl<T> Machine<T> {
     /// Starts the final flush, which ends at `deadline`. From now on, batches and journal writes do not wait for more
     /// events.
     ///
-    /// Without a journal, undelivered events are lost at the end. So a pause that the receiver asked for ends now. A
-    /// pause that it asks for later is observed only if it ends in the first half of the flush. Each event is then
-    /// attempted at least once.
+    /// Without a journal, events that are undelivered at the end of the flush are lost. So a pause that the receiver
+    /// has asked for ends now. If the receiver asks for another pause, the sink observes it only if it ends in the
+    /// first half of the flush. So each event is attempted at least once.
     pub fn flush(&mut self, deadline: Instant, now: Instant) {
         let middle = now + deadline.saturating_duration_since(now) / 2;
         self.flush_middle = self.flush_middle.max(Some(middle));

@@ -130,8 +130,8 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Returns whether, in the final flush of a sink without a journal, a pause of length `after` would last beyond the
-    /// middle of the flush. The caller ignores such a pause, since pending events would be lost without an attempt. It
+    /// Returns whether a pause of length `after` would last beyond the middle of the final flush of a sink without a
+    /// journal. The caller then ignores the pause, since pending events would be lost without an attempt. The caller
     /// gives up the batch if other events wait.
     fn is_last_chance(&self, after: Duration, now: Instant) -> bool {
         self.durable.is_none() && self.flush_middle.is_some_and(|middle| now + after.min(MAX_RETRY_AFTER) > middle)

@@ -1,15 +1,16 @@
 //! Standby mode: a machine that holds its events while another process delivers them.
 //!
-//! The delivering process publishes a resourceVersion per cluster and resource. Its receiver has acknowledged every
+//! The delivering process publishes a resourceVersion per cluster and resource. The receiver has acknowledged every
 //! change up to this version. The machine in standby drops its events up to this version and keeps the others. When it
 //! starts to send, it delivers the events that it still holds. Some of them repeat events of the other process, with
 //! the same ids.
 //!
 //! # Deletions
-//! The event of a deletion may have the version of an earlier state: if a list found the deletion, its own version is
-//! unknown. So the machine compares another version, which this process read from the cluster *after* it began to hold
-//! the deletion. It drops the deletion once the published version has reached that one. [`Coverage::accepted`] provides
-//! it with its second change: the first new value may have been read too early.
+//! If a list found a deletion, the resourceVersion of the deletion is unknown, and its event has that of an earlier
+//! state. So the machine does not compare the event's version. It waits for a version that was read from the cluster
+//! *after* the machine began to hold the deletion. Once the published version has reached that version, the machine
+//! drops the deletion. The version is the second new value of [`Coverage::accepted`]: the first new value may have been
+//! read before the deletion arrived.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,8 +28,8 @@ pub type SourceVersions = BTreeMap<String, BTreeMap<String, u64>>;
 pub struct Coverage {
     /// Versions up to which the receiver has acknowledged every change to the delivering process.
     pub acknowledged: SourceVersions,
-    /// Versions up to which this sink has accepted every change. A new value is read from the cluster only after the
-    /// previous one was reported in a `Coverage`.
+    /// Versions up to which this sink has accepted every change. A new value is read from the cluster only after a
+    /// `Coverage` has reported the previous value.
     pub accepted: SourceVersions,
 }
 
@@ -41,8 +42,8 @@ struct HeldDeletion {
     /// Last reported value of [`Coverage::accepted`] for the deletion's resource. Stays the same after `changes` has
     /// reached 2.
     accepted: Option<u64>,
-    /// How often `accepted` has changed since the machine began to hold the deletion, at most 2. From the second change
-    /// on, `accepted` is at least as new as the deletion.
+    /// How often `accepted` has changed since the machine began to hold the deletion, at most 2. After the second
+    /// change, `accepted` is at least as new as the deletion, since it was read later.
     changes: u8,
 }
 

@@ -23,7 +23,7 @@ mod unwritten_letters;
 
 type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
 
-/// A sink on a simulated disk that can be killed and started again.
+/// A sink that can be killed and started again, with its journal on a simulated disk.
 struct Rig {
     disk: SimDisk,
     limits: StoreLimits,
@@ -105,7 +105,7 @@ impl Rig {
         self.machine.flush(self.now + 30 * SECOND, self.now);
     }
 
-    /// Restarts the sink after a killed process or a power failure.
+    /// Restarts the sink after a power failure if `power` is true, otherwise after a kill of the process.
     fn restart(&mut self, power: bool) {
         if power {
             self.disk.crash();
@@ -161,7 +161,8 @@ fn update(name: &str, version: u64) -> Notification {
     updated(pod(name, &from, "x"), pod(name, &to, "x"))
 }
 
-/// Returns the notifications of `objects` objects with versions 1 to `versions` each, ordered by version.
+/// Returns the notifications of `objects` objects, each with versions 1 to `versions`. All objects reach a version
+/// before any object gets the next one.
 fn history(objects: usize, versions: u64) -> Vec<Notification> {
     let one = |version, name: &str| match version {
         1 => added(pod(name, "1", "x"), false),
@@ -385,7 +386,8 @@ fn full_disk_keeps_senders_waiting_until_there_is_room() {
     assert!(rig.versions().values().all(|versions| versions == &[1, 2]));
 }
 
-/// On a full disk, a checkpoint may fail and release no events. So the journal itself must remove acknowledged events.
+/// On a full disk, a checkpoint may fail. Then it does not allow the journal to remove acknowledged events, so the
+/// journal must remove them by itself.
 #[test]
 fn acknowledged_events_do_not_keep_a_disk_full() {
     let mut rig = Rig::new();
