@@ -22,8 +22,8 @@ use retained::RetainedEvents;
 /// Journal and dead letters of one sink, on disk or in memory.
 pub struct Store {
     journal: Option<Journal<Event>>,
-    /// Last event of each object that the journal has removed although the caches on disk lack its state. `None`
-    /// without a journal.
+    /// Last events of objects whose events the journal has removed early, before a checkpoint wrote the objects' states
+    /// to disk. `None` without a journal.
     retained: Option<RetainedEvents>,
     letters: Letters,
     /// Events appended to the journal, but not yet synced or passed to the sink's state machine.
@@ -31,8 +31,8 @@ pub struct Store {
     /// Journal number of the first event whose sync has failed; `None` if no sync has failed since the last success.
     /// Events from this number on are not delivered before a sync succeeds: a power failure might lose them.
     sync_failed_from: Option<u64>,
-    /// Set if the last merge of events freed less than an eighth of the limit: the journal's bytes after it. Another
-    /// merge at about this size is futile.
+    /// Size of the journal in bytes after the last merge of events, if the merge freed less than an eighth of the size
+    /// limit. Another merge at about this size is futile.
     futile_merge_bytes: Option<u64>,
     /// Number of dead letters that were dropped to make room since [`Self::take_forgotten`] last returned it.
     forgotten: u64,
@@ -185,8 +185,8 @@ impl Store {
         }
     }
 
-    /// Allows the removal of acknowledged events with numbers below `before`, since the caches on disk have their
-    /// states.
+    /// Allows the journal to remove acknowledged events with numbers below `before`, since the caches on disk have
+    /// their states.
     pub fn release(&mut self, before: u64) {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return };
         if retained.release(before) {

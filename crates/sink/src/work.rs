@@ -104,8 +104,8 @@ pub enum Done {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct JournalState {
-    /// Journal number up to which events are delivered (exclusive): that of the next event to append, or, after a
-    /// failed sync, of the first event that may be lost.
+    /// Only events with a lower journal number may be delivered. This is the number of the next event to append; after
+    /// a failed sync, the number of the first event that may be lost.
     pub end: u64,
     /// Number of unacknowledged events.
     pub pending: u64,

@@ -41,8 +41,9 @@ impl Store {
         Ok(())
     }
 
-    /// Handles `error`, which has prevented dead letters from being written. Writes the acknowledgements that need not
-    /// wait for these letters. If the disk is full, removes acknowledged events and tries the letters again.
+    /// Handles `error`, which has prevented dead letters from being written. First writes the acknowledgements that
+    /// need not wait for these letters. If the disk is full, then removes acknowledged events and writes the letters
+    /// again. Returns any other `error`.
     pub(super) fn make_room_for_letters(
         &mut self,
         commit: &mut Commit,
@@ -198,7 +199,8 @@ impl Store {
     }
 
     /// Moves the letters that meet the filter back into the journal, oldest first and under their old ids. If the
-    /// journal is full or the disk fails, the remaining letters stay dead letters. A few may then be in both places.
+    /// journal is full or the disk fails, the remaining letters stay dead letters. The events of a few of them may then
+    /// be in the journal too.
     pub fn replay_letters(&mut self, filter: &LetterFilter) -> Replayed {
         let mut replayed = Replayed::default();
         replayed.error = self.try_replay(filter, &mut replayed).err();

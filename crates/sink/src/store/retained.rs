@@ -1,8 +1,9 @@
-//! Events that the journal has removed although the caches on disk lack their states: the last event of each object.
+//! Last events of objects whose events the journal has removed early, before a checkpoint wrote the objects' states to
+//! disk.
 //!
 //! When a journal reaches its size limit, it removes acknowledged events early. The last event of each object is then
 //! written, without its body, to a file beside the journal. [`LastDelivered`](crate::LastDelivered) and
-//! [`Uncheckpointed`](crate::Uncheckpointed) need it after a restart.
+//! [`Uncheckpointed`](crate::Uncheckpointed) need these events after a restart.
 
 use std::collections::HashMap;
 use std::io;
@@ -55,8 +56,8 @@ impl RetainedEvents {
         Ok(retained)
     }
 
-    /// Writes the acknowledged events that the journal keeps only for a restart to the file. The journal can then
-    /// remove them.
+    /// Writes to the file the acknowledged events that the journal keeps only for a restart. The journal can then
+    /// remove these events.
     pub(super) fn save(&mut self, journal: &Journal<Event>) -> io::Result<()> {
         let events = self.gather(journal)?;
         if !events.is_empty() {
@@ -89,8 +90,8 @@ impl RetainedEvents {
     }
 
     /// Drops retained events with journal numbers below `before`, since the caches on disk have their states. Returns
-    /// whether the journal may remove its own events below `before`. It must keep them while the file exists: otherwise
-    /// an older event in the file would count as the last event of its object.
+    /// whether the journal may remove its own events below `before`. The journal must keep these events while the file
+    /// exists: otherwise an older event in the file would count as the last event of its object.
     pub(super) fn release(&mut self, before: u64) -> bool {
         self.unsaved.retain(|_, (number, _)| *number >= before);
         let is_gone = |removed: io::Result<()>| match removed {
