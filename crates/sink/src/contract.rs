@@ -1,8 +1,8 @@
 //! Contract suite for sinks: checks that every transport must pass in its tests.
 //!
-//! A [`TestBed`] is a transport with a test receiver whose faults can be set. Most checks use the transport alone: they
-//! retry a batch after a failure, and halve it if its content is refused, as a sink would. The checks of `whole_sink`
-//! put a sink's machine and journal in front of the transport.
+//! A [`TestBed`] has a transport and a test receiver that can be made to fail. Most checks use only the transport. Like
+//! a sink, they retry a failed batch, and halve a batch whose content is refused. The checks in `whole_sink` run a
+//! complete sink, with its state machine and journal, on the transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub enum Fault {
 
 /// A transport under test and its receiver.
 pub trait TestBed: Send + Sync {
-    /// Returns a new transport to the receiver whose attempts end after `deadline`.
+    /// Returns a new transport to the receiver. Its delivery attempts time out after `deadline`.
     fn transport(&self, deadline: Duration) -> Arc<dyn Transport>;
     /// Sets how the receiver misbehaves from now on.
     fn set(&self, fault: Fault);

@@ -1,6 +1,8 @@
-//! Simulated process of a sink: its machine, its store on a simulated disk, and the transport of a test bed.
+//! Simulated process of a sink: the sink's state machine, its store on a simulated disk, and a transport to a test
+//! receiver.
 //!
-//! The machine's clock is virtual and jumps to the next action. Attempts to deliver run in real time.
+//! The state machine has a virtual clock, which jumps to the time of the next action. Delivery attempts run in real
+//! time.
 
 use std::num::NonZeroUsize;
 use std::path::Path;

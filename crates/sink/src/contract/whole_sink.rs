@@ -12,11 +12,11 @@ use informer_hub_disk::Disk;
 use informer_hub_sim::disk::SimDisk;
 use informer_hub_types::Notification;
 
-/// Time by which checks advance the machine's clock, enough for all actions except retries.
+/// Virtual time by which checks let a sink run: long enough for all its actions except retries.
 const WHILE: Duration = Duration::from_secs(1);
 
-/// Returns the notifications of `objects` objects named `prefix-0`, `prefix-1` and so on. Each object is added with
-/// resourceVersion 1 and updated up to `versions`. The notifications are ordered by version.
+/// Returns the notifications of `objects` objects named `prefix-0`, `prefix-1` and so on. Version 1 of an object is an
+/// addition, versions 2 to `versions` are updates. All objects reach a version before any object gets the next one.
 fn history(prefix: &str, objects: usize, versions: u64) -> Vec<Notification> {
     let one = |version: u64, at: usize| {
         let state = |version: u64| pod(&format!("{prefix}-{at}"), &version.to_string(), "x");
@@ -35,8 +35,8 @@ fn disk() -> SimDisk {
 /// Object name and resourceVersion of an accepted event.
 type State = (String, u64);
 
-/// Returns the state that each accepted event describes, with the event's id and sequence number, in order. Incomplete
-/// lines are skipped: a process may have died while writing them.
+/// Returns for each event that the receiver accepted, in order: the object's name and version, and a text of the
+/// event's id and sequence number. Skips incomplete lines, which a killed process may leave.
 fn accepted(bed: &dyn TestBed) -> Vec<(State, String)> {
     let read = |text: &String| {
         let event: serde_json::Value = serde_json::from_str(text).ok()?;
@@ -47,8 +47,8 @@ fn accepted(bed: &dyn TestBed) -> Vec<(State, String)> {
     bed.accepted().iter().filter_map(read).collect()
 }
 
-/// Asserts that the receiver accepted versions 1 to `versions` of each object, and none before an earlier version.
-/// Repetitions are allowed. Returns how often each state was accepted.
+/// Asserts that the receiver accepted versions 1 to `versions` of each object in ascending order. A version may be
+/// repeated later, with the same id and sequence number. Returns how often each version of each object was accepted.
 fn all_in_order(bed: &dyn TestBed, prefix: &str, objects: usize, versions: u64) -> BTreeMap<State, usize> {
     let (mut times, mut newest) = (BTreeMap::<_, usize>::new(), BTreeMap::<String, u64>::new());
     let mut identities = BTreeMap::new();

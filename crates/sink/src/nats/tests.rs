@@ -106,7 +106,8 @@ async fn attempt_at_a_missing_or_hanging_server_ends() {
     assert!(!content && (silent.contains("within 200ms") || silent.contains("timed out")), "{silent}");
 }
 
-/// Starts a server that requires TLS. Returns its address, and whether a client sent something over TLS.
+/// Starts a server that requires TLS. Returns its address, and a thread whose result says whether a client sent
+/// something over TLS.
 fn tls_server(ca: &Ca) -> (String, std::thread::JoinHandle<bool>) {
     let config = ca.server_config(&[]);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -12,9 +12,10 @@ use reqwest::Url;
 use super::WebhookParams;
 use informer_hub_types::printable;
 
-/// Minimum characters of a part of a secret that is hidden on its own. Shorter parts are often common words.
+/// Minimum characters of a text that is hidden, such as a path segment or a header's value. Shorter texts are often
+/// common words.
 const MIN_PART: usize = 6;
-/// Minimum characters of a path or query that is hidden as a whole.
+/// Minimum characters of a complete path or query that is hidden.
 const MIN_WHOLE: usize = 4;
 /// Number of nested encodings in which a secret is recognized, e.g. percent-encoding within HTML within JSON.
 const DEPTH: usize = 3;
@@ -163,8 +164,8 @@ fn decoded(form: &[Decoded]) -> Vec<Decoded> {
     out
 }
 
-/// Appends the character that an escape sequence at the start of `rest` stands for to `out`. `found` is that character
-/// and the length of the sequence. Returns the length; 0 if `found` is `None`.
+/// Appends a decoded escape sequence to `out`. `found` has the decoded character and the length of the sequence, which
+/// is at the start of `rest`. Returns the length; 0 if `found` is `None`.
 fn single(rest: &[Decoded], found: Option<(char, usize)>, out: &mut Vec<Decoded>) -> usize {
     let Some((c, length)) = found else { return 0 };
     out.push((c, rest[0].1.start..rest[length - 1].1.end));

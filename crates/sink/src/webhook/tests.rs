@@ -246,8 +246,8 @@ async fn redirect_without_a_target_is_described() {
     }
 }
 
-/// Makes a delivery attempt through the proxy of the environment. The test after this one runs it in a process of its
-/// own.
+/// Makes a delivery attempt through the proxy of the environment. The test
+/// `proxy_of_the_environment_is_named_without_credentials` runs it in a process of its own.
 #[tokio::test]
 async fn proxy_probe() {
     if std::env::var_os("PROXY_PROBE").is_none() {
@@ -291,8 +291,8 @@ async fn large_answer_is_read_in_part() {
     assert!(error.len() < 300, "{}", error.len());
 }
 
-/// Starts a TLS receiver with a private CA that answers one request. Returns its port, the CA as PEM, and a thread that
-/// ends with whether the exchange succeeded.
+/// Starts a TLS receiver that has a certificate of a private CA and answers one request. Returns its port, the CA as
+/// PEM, and a thread whose result says whether the exchange succeeded.
 fn tls_receiver() -> (u16, String, std::thread::JoinHandle<bool>) {
     let ca = Ca::new();
     let config = ca.server_config(&[]);
