@@ -403,7 +403,8 @@ fn files_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<PathBuf> {
     ca.into_iter().chain(own.into_iter().flatten().flatten()).map(PathBuf::from).collect()
 }
 
-/// Reads a kubeconfig and checks that it has the requested context, or else a current one. Blocks; runs no plugin.
+/// Reads a kubeconfig and checks that it has the context `context`; with `None`, that it has a current context. Blocks;
+/// runs no plugin.
 ///
 /// # Errors
 /// [`ClientError::Kubeconfig`], [`ClientError::NoContext`], [`ClientError::NoCurrentContext`].

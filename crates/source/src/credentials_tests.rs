@@ -15,7 +15,8 @@ fn certificate(until: i32) -> String {
     params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
 }
 
-/// Returns `shown`, a value that a certificate is expected to have; `None` in a build that does not parse certificates.
+/// Returns the value that a test expects for a certificate: `shown`, or `None` in a build that does not parse
+/// certificates.
 fn parsed<T>(shown: T) -> Option<T> {
     cfg!(feature = "credential-expiry").then_some(shown)
 }

@@ -30,8 +30,8 @@ pub enum DiscoveryError {
         /// Similar names in the cluster, nearest first.
         nearest: Vec<String>,
     },
-    /// The cluster did not answer, or a group did not that may have the resource. The class of the error decides
-    /// whether to retry.
+    /// The cluster did not answer, or one of its API groups did not, which may have the resource. The class of the
+    /// error decides whether to retry.
     #[error(transparent)]
     Unavailable(#[from] SourceError),
 }
@@ -101,8 +101,8 @@ impl Resource {
         std::iter::once(self.name.as_str()).chain(singular).chain(short)
     }
 
-    /// Returns whether `name` is one of the resource's names. If a server omits the singular name, it is the kind in
-    /// lower case.
+    /// Returns whether `name` is the resource's plural, singular or short name. If the server omits the singular name,
+    /// the kind counts instead, in upper or lower case.
     fn is_called(&self, name: &str) -> bool {
         self.names().any(|known| known == name) || self.singular_name.is_empty() && self.kind.eq_ignore_ascii_case(name)
     }
@@ -192,8 +192,8 @@ impl Search<'_> {
         Ok(self.search_versions(&places).await)
     }
 
-    /// Searches these API groups and versions concurrently. If several have the resource, returns that of the first one
-    /// in `places`.
+    /// Returns the resource from the first of these API groups and versions that has it; `None` if none has it.
+    /// Requests several of them concurrently.
     async fn search_versions(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
         let paths = places.iter().map(|(group, version)| {
             let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });

@@ -10,7 +10,7 @@ use kube::client::Body;
 use super::request::{about, collect, send, transient};
 use informer_hub_reflector::{ObjectAnswer, ObjectRequest, SourceError};
 
-/// Time limit until the head of an answer. Reading the body has the same limit again.
+/// Time limit for receiving the head of an answer. The answer's body has another limit of the same length.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Size limit of an answer, in bytes: well above the 256 KiB of annotations that an apiserver accepts in an object.
 const MAX_ANSWER: usize = 1 << 20;

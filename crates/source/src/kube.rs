@@ -167,8 +167,8 @@ impl KubeSource {
         Get { path: self.path(), query, accept, fallback, compressed: false, lane }
     }
 
-    /// Returns the `Accept` header of a request, and the `Accept` header of a second request for a server that refuses
-    /// the first. `metadata` has the headers for a source that requests only metadata.
+    /// Returns the `Accept` header of a request. If it allows protobuf, also returns a JSON-only header, for a second
+    /// request to a server that refuses the first. Uses the headers in `metadata` if the source requests only metadata.
     fn accept(&self, metadata: Accept, encodings: Encodings) -> (&'static str, Option<&'static str>) {
         let metadata_only = self.options.metadata_only;
         let objects = Accept { both: "application/vnd.kubernetes.protobuf,application/json", json: "application/json" };

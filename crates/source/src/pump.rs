@@ -30,8 +30,8 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// saves no time.
 const MAX_LIST_BYTES: usize = 128 * 1024;
 
-/// Time for which items of a streaming list are collected into a batch. The server sends the items one by one. A batch
-/// for each would wake four threads, although no item is used before the list is complete.
+/// Time for which items of a streaming list are collected into a batch. The server sends the items one by one. Sending
+/// each item as its own batch would wake four threads, although no item is used before the list is complete.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Decoder of a body for [`pump`]: turns bytes into batches of items.

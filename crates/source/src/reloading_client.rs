@@ -1,16 +1,20 @@
 //! A client that is rebuilt when its credentials change, while informers use it.
 //!
 //! # Triggers
-//! Every [`CHECK_INTERVAL`], sizes and modification times of the files that the client does not reread itself are
-//! checked: the kubeconfig, its certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin
-//! may have a new token. Open watches continue; later requests use the new client. The new client keeps the
-//! connections, unless the address, the protocol or the TLS settings (such as the client certificate) have changed. If
-//! a rebuild fails, the old client stays in use. The rebuild is retried every [`RETRY_INTERVAL`], or when the files
-//! change again, so a half-written file does no harm.
+//! The client is rebuilt if one of the files that it does not reread itself has changed: the kubeconfig, its
+//! certificates and keys. Sizes and modification times of these files are checked every [`CHECK_INTERVAL`]. A 401
+//! answer also triggers a rebuild, since a credential plugin may have a new token.
+//!
+//! # Rebuild
+//! Open watches continue; later requests use the new client. The new client keeps the connections, unless the address,
+//! the protocol or the TLS settings (such as the client certificate) have changed. If a rebuild fails, the old client
+//! stays in use. The rebuild is retried every [`RETRY_INTERVAL`], or when the files change again, so a half-written
+//! file does no harm.
 //!
 //! # Address changes
-//! Resource versions of another address may belong to another history. When the address changes, watches of the old
-//! address end. A new [`CurrentClient::epoch`] makes the sources drop the resource versions that they know.
+//! A new address may lead to another cluster, whose resourceVersions cannot be compared with the known ones. When the
+//! address changes, watches of the old address end. A new [`CurrentClient::epoch`] makes the sources drop the resource
+//! versions that they know.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

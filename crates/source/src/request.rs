@@ -85,8 +85,8 @@ pub(super) fn encode(text: &str, out: &mut String) {
     }
 }
 
-/// Returns whether a content type means JSON. Accepts plain text for the index of OpenAPI documents, as kube-apiserver
-/// declares it.
+/// Returns whether a content type means JSON. Also accepts plain text for the index of OpenAPI documents, since
+/// kube-apiserver declares this JSON as plain text.
 fn is_json(kind: &str, path: &str) -> bool {
     let kind = kind.trim_start().to_ascii_lowercase();
     kind.starts_with("application/json") || path == "/openapi/v3" && kind.starts_with("text/plain")

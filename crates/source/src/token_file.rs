@@ -21,7 +21,7 @@ pub(super) struct TokenFile {
 
 impl TokenFile {
     /// Takes the token file out of `config`. Returns `None` if `config` has no token file, or has other credentials,
-    /// which take precedence. `exec` must have been removed before.
+    /// which take precedence. Call it after the `exec` section has been removed from `config`.
     pub(super) fn take_from(config: &mut Config) -> Option<Self> {
         let auth = &mut config.auth_info;
         let other = auth.token.is_some() || auth.exec.is_some() || auth.auth_provider.is_some();

@@ -1,7 +1,8 @@
 //! Runs a command in its own process group, with bounded output and a deadline.
 //!
-//! The whole group is killed when the command exits, exceeds its deadline or writes too much, when the future is
-//! dropped, or when the hub ends ([`end_all`]). A child of the command survives only if it leaves the group.
+//! The whole group is killed when the command exits, exceeds its deadline or writes too much, when the future that
+//! waits for the command is dropped, or when the hub ends ([`end_all`]). A child of the command survives only if it
+//! leaves the group.
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
