@@ -22,8 +22,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Writer that makes text from outside the hub printable in log lines. It receives whole lines. Colour codes in a line
-/// are those of the log format, which escapes colour codes in fields itself.
+/// Writer that makes text from outside the hub printable in log lines. Each write must be a whole line. If `colours` is
+/// set, colour codes stay in the line: they come from the log format, which escapes colour codes in fields itself.
 #[derive(Debug)]
 pub(super) struct Printable<W> {
     pub(super) out: W,

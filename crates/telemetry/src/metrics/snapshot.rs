@@ -19,7 +19,8 @@ pub struct Snapshot {
 pub struct LabelSet(u32);
 
 impl LabelSet {
-    /// Empty label set, for a metric without labels. Also for a metric with one label whose value is passed as `word`.
+    /// Empty label set, for a metric without labels. Also for a metric with a single label whose value is passed as
+    /// `word`, as in [`Snapshot::count_word`].
     pub const NONE: Self = Self(0);
 }
 
@@ -81,7 +82,7 @@ impl Snapshot {
         self.count(id, set, u64::from(value));
     }
 
-    /// Adds a count. `word` is the value of the metric's last label.
+    /// Adds a count. `word` is the value of the metric's last label, which `set` must leave out.
     pub fn count_word(&mut self, id: Id, set: LabelSet, word: &'static str, value: u64) {
         self.put_word(id, set, word, exact(value));
     }
@@ -92,7 +93,7 @@ impl Snapshot {
         self.points[id as usize].push(Point { set, word, value });
     }
 
-    /// Adds a histogram. `word` is the value of the metric's last label; empty if `set` has it.
+    /// Adds a histogram. `word` is the value of the metric's last label, or empty if `set` has that label.
     pub fn histogram(&mut self, id: Id, set: LabelSet, word: &'static str, state: HistogramState) {
         debug_assert!(self.fits(id, set, word), "the labels of {} are {:?}", id.metric().name, id.metric().labels);
         debug_assert_eq!(id.metric().kind, Kind::Histogram);
