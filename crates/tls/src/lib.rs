@@ -1,8 +1,8 @@
 //! TLS settings for the hub's clients, with ring as their crypto provider.
 //!
-//! rustls, and HTTP clients based on it, otherwise use the crypto provider that is installed for the whole process, or
-//! install one. The hub may be embedded in another program, which decides about its process. So every client of the hub
-//! has TLS settings from this crate.
+//! By default, rustls and HTTP clients based on it use the crypto provider of the whole process, or install one. A
+//! program that embeds the hub must be free to choose that provider. So every client of the hub takes its TLS settings
+//! from this crate, which neither reads nor installs the provider of the process.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -27,7 +27,7 @@ pub fn provider() -> Arc<CryptoProvider> {
 pub enum Roots {
     /// The operating system's trusted certificates. If there are none, no server is trusted.
     AnyOfSystem,
-    /// The operating system's trusted certificates and these. It is an error if both are empty.
+    /// The operating system's trusted certificates and the given certificates. It is an error if there are none at all.
     SystemAnd(Vec<CertificateDer<'static>>),
     /// Only these certificates.
     Only(Vec<CertificateDer<'static>>),

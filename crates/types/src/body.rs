@@ -18,7 +18,7 @@ use super::{CodecError, Dictionary};
 /// content.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Plain JSON or protobuf as received, without the fields that the projection dropped.
+    /// Plain JSON or protobuf as received, without the fields that the informer drops.
     Plain(Arc<[u8]>),
     /// Plain protobuf together with the JSON that a reader has converted it to. Boxed to keep this enum small, which
     /// every object contains.
@@ -57,7 +57,8 @@ impl Body {
         }
     }
 
-    /// Returns the stored body, JSON or protobuf. If a reader has converted protobuf to JSON, returns the protobuf.
+    /// Returns the stored body, JSON or protobuf. A protobuf body is returned as protobuf, even if its JSON is stored
+    /// too.
     pub(super) fn load(&self) -> Loaded {
         match self {
             Self::Plain(bytes) => Loaded::Plain(Arc::clone(bytes)),
@@ -99,8 +100,8 @@ impl Packed {
         self.chunk.entry(self.at).len
     }
 
-    /// Returns whether packing the body again may save memory. This is so if its chunk has much unused space, or if
-    /// another dictionary than `dictionary` (if given) compressed it.
+    /// Returns whether packing the body again may save memory: its chunk has much unused space, or the body is not
+    /// compressed with `dictionary`. `None` leaves out the check of the dictionary.
     pub(super) fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         self.chunk.is_sparse() || dictionary.is_some_and(|wanted| !Arc::ptr_eq(&self.chunk.dictionary, wanted))
     }

@@ -26,8 +26,8 @@ impl TokenBucket {
 
     /// Returns how long until `tokens` tokens are available; zero if they are available now.
     ///
-    /// If `tokens` exceeds the burst, the bucket never holds that many. Then returns how long the debt would last after
-    /// taking them now, which is never zero.
+    /// The bucket never holds more tokens than the burst. For more tokens, returns how long it would take to pay off
+    /// the debt if they were taken now. This is never zero.
     #[must_use]
     pub fn wait(&self, tokens: u32, now: Instant) -> Duration {
         self.due(self.full_after(tokens, now), now)

@@ -100,7 +100,7 @@ pub fn built_in_names(group: &str, plural: &str) -> impl Iterator<Item = &'stati
 }
 
 impl ResourceRef {
-    /// Returns whether this reference is one of the names of the core group's Secrets.
+    /// Returns whether this reference names the core group's Secrets (`secrets`, `secret`).
     #[must_use]
     pub fn is_secrets(&self) -> bool {
         built_in(self).is_some_and(|known| known.plural == "secrets" && known.group.is_empty())

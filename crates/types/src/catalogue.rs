@@ -67,7 +67,7 @@ impl Offer {
             || self.singular.is_empty() && self.kind.eq_ignore_ascii_case(name)
     }
 
-    /// Returns the full identity of the resource in this group and version.
+    /// Returns the resource as an [`ApiResource`] of the given group and version.
     #[must_use]
     pub fn resource(&self, group: &str, version: &str) -> ApiResource {
         let gvr = Gvr::new(group, version, &self.plural);

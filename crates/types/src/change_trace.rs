@@ -1,4 +1,4 @@
-//! Samples of single changes, for latency metrics and traces, from the watch event to delivery.
+//! Samples of single changes, which are followed from the watch event to delivery for latency metrics and traces.
 //!
 //! Each informer samples one change at a time, and some samples are also traced. Changes that are not sampled cost
 //! nothing.

@@ -9,8 +9,8 @@ use serde::Serialize;
 /// expiry.
 const NOTICE: i64 = 14 * 86_400;
 
-/// How many seconds the replacement of a rotating token may be late before the token is due. kubelet replaces a token
-/// after four fifths of its lifetime, and checks once a minute.
+/// Seconds after which an overdue replacement of a rotating token is reported. kubelet replaces a token after four
+/// fifths of its lifetime, and checks once a minute. If the token is still there this much later, it counts as due.
 const ROTATION: i64 = 5 * 60;
 
 /// Kind of credential used to connect to a cluster.

@@ -97,7 +97,8 @@ pub struct RetryParams {
     pub max: Duration,
     /// Time from the first attempt until the batch is given up. Default 24 h.
     pub give_up_after: Duration,
-    /// Time from the first rejection of a single event until it is given up. Default 10 min.
+    /// How long an event that the receiver refuses is retried, from the first refusal until it is given up. Default 10
+    /// min.
     pub refused_for: Duration,
 }
 

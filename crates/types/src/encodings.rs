@@ -65,7 +65,8 @@ pub struct EncodingInUse {
     /// Why the encoding is JSON; absent for protobuf.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<JsonReason>,
-    /// The answer that was not protobuf, or the part of an object that the schema lacks.
+    /// Details of the reason, for operators: why an answer was not usable as protobuf, or which part of an object the
+    /// schema lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// When protobuf is requested again; absent if protobuf is in use or the reason for JSON is permanent.

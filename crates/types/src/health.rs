@@ -113,10 +113,10 @@ pub struct InformerHealth {
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
     stored: WatchCell<Option<ResourceVersion>>,
-    /// `metadata.generation` of the resource's CRD plus one. 1 if a CRD exists but its generation is unknown; 0 if no
-    /// CRD is known.
+    /// One more than the `metadata.generation` of the resource's CRD. 1 if a CRD exists but its generation is unknown;
+    /// 0 if no CRD is known.
     definition: AtomicU64,
-    /// Newest resourceVersion seen in a list that is not complete.
+    /// Newest resourceVersion of a list that has started but is not complete. Later lists must not be older.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
     /// Text on what the informer leaves out of its objects, such as `metadata only`; unset if nothing, or not yet
@@ -164,10 +164,10 @@ impl InformerHealth {
         Arc::default()
     }
 
-    /// Copies the counters and states of the previous informer of the same objects.
+    /// Takes over the counters and states of the previous informer of the same objects.
     ///
-    /// The objects are still in the store. So the new informer must not resume from a resourceVersion that is older
-    /// than the last one read.
+    /// These include the last resourceVersion that the previous informer read. Its objects are still in the store, so
+    /// the new informer must not list or watch from an older resourceVersion.
     pub fn continue_from(&self, before: &Self) {
         if let Some(version) = before.version() {
             self.set_version(version.as_ref().clone());
@@ -227,7 +227,8 @@ impl InformerHealth {
     }
 
     /// Returns when the informer was last known to be up to date, in milliseconds since the epoch: the current time
-    /// while its watch is open. Before the first watch, returns the time of the first attempt; `None` before that.
+    /// while its watch is open. Before the first watch, returns when the first list began, or when the resource was
+    /// found to be absent. Returns `None` before that time.
     #[must_use]
     pub fn fresh_until(&self) -> Option<i64> {
         if self.phase() == Phase::Watching {
@@ -302,8 +303,8 @@ impl InformerHealth {
         }
     }
 
-    /// Returns for how long the watch has not been open; `None` while it is open and before the first attempt. Unlike
-    /// [`Self::freshness`], the result is also known before the first list is complete.
+    /// Returns for how long the watch has not been open; `None` while it is open, and before the first list has begun.
+    /// Unlike [`Self::freshness`], the result is also known before the first list is complete.
     #[must_use]
     pub fn stale_for(&self) -> Option<Duration> {
         match self.stale_since.load(Relaxed) {
@@ -350,7 +351,7 @@ impl InformerHealth {
         }
     }
 
-    /// Sets the newest resourceVersion seen in a list that is not complete.
+    /// Sets the newest resourceVersion of a list that has started but is not complete, for [`Self::newest`].
     pub fn set_floor(&self, version: ResourceVersion) {
         self.floor.store(Some(Arc::new(version)));
     }

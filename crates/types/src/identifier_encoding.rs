@@ -40,8 +40,8 @@ const KNOWN_COUNT: usize = 3;
 const MIN_RUN: usize = 16;
 /// Longest run of hexadecimal digits that is encoded as one: an even length that fits into one byte.
 const MAX_RUN: usize = 254;
-/// Half of [`PROBE_STEP`]. Each tested character (probe) in a run of [`PROBE_STEP`] hexadecimal digits has at least
-/// this many digits of the run on one side.
+/// Half of [`PROBE_STEP`]. A run of [`PROBE_STEP`] hexadecimal digits has at least this many digits to the left or to
+/// the right of any of its digits.
 const SIDE: usize = PROBE_STEP / 2;
 /// Distance between the characters tested in a search for hexadecimal digits: the length of a UUID's last group. So
 /// each such group, and each longer run of digits, contains a tested character.
@@ -261,8 +261,8 @@ fn encode_hex(marks: Marks, text: &[u8], out: &mut Vec<u8>) {
     marks.push_literal(&text[from..], out);
 }
 
-/// Returns whether the character at `probe` may be in a run of [`PROBE_STEP`] digits. In such a run, the two characters
-/// tested on one side of it are digits.
+/// Returns whether the character at `probe` may be in a run of [`PROBE_STEP`] digits. Tests two characters to its left
+/// and two to its right: in such a run, both on the left or both on the right are digits.
 ///
 /// About every third character of JSON is a hexadecimal digit by chance. This test costs less than a search for the
 /// ends of its run.
@@ -381,7 +381,7 @@ mod tests {
         encoded_body(text.as_bytes())
     }
 
-    /// Returns the encoded form of a protobuf body with this content, without the magic number at its start.
+    /// Returns the encoded form of a protobuf body, both without the magic number at the start.
     fn encoded_message(message: &[u8]) -> Vec<u8> {
         encoded_body(&[MAGIC, message].concat()).unwrap().split_off(MAGIC.len())
     }
@@ -406,7 +406,7 @@ mod tests {
         [field(5, uid), field(1, name), field(6, version)]
     }
 
-    /// Returns the content of an envelope with this metadata, and what follows the metadata in the object.
+    /// Returns the content of an envelope whose object consists of `metadata` and then the fields `rest`.
     fn envelope(metadata: &[u8], rest: &[u8]) -> Vec<u8> {
         field(2, &[&field(1, metadata), rest].concat())
     }

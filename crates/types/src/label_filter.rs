@@ -30,9 +30,10 @@ const PAIR_BITS: u32 = 4;
 
 /// A Bloom filter: one bit for each key and four for each key with its value.
 ///
-/// If the filter lacks a pair, the labels do not contain it; if it has the pair, they may. The rate of false positives
-/// grows with the number of labels per object: 0.04 % with two, 0.6 % with four, 5 % with eight. These rates are for
-/// objects that have the key; without it they are lower. For a key alone they are 14 %, 27 % and 47 %.
+/// If the filter lacks the bits of a label (key and value), the object does not have the label; if it has the bits, the
+/// object may have the label. The rate of false positives grows with the number of labels per object: 0.04 % with two,
+/// 0.6 % with four, 5 % with eight. It is lower for objects without a label of that key. A search for a key, with any
+/// value, has 14 %, 27 % and 47 % false positives.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LabelFilter(u64);
 
@@ -111,7 +112,7 @@ impl LabelNeeds {
         Self(vec![either])
     }
 
-    /// Returns whether labels with this filter certainly do not match.
+    /// Returns whether labels with this filter certainly do not match the selector.
     #[must_use]
     pub fn rule_out(&self, filter: LabelFilter) -> bool {
         !self.0.iter().all(|any| any.iter().any(|wanted| filter.has(*wanted)))
@@ -144,11 +145,11 @@ mod tests {
         assert!(wrong < 200, "{wrong} of 1000");
     }
 
-    /// Counts false positives: objects that the filter lets pass although their labels do not match. Returns three
-    /// numbers: label sets (out of `sets`) of which more than half of the objects pass, objects that pass, and objects
-    /// checked.
+    /// Counts false positives: objects that the filter lets pass although their labels do not match. Checks `sets`
+    /// groups of seven objects. Returns the number of groups with more than three false positives, then the number of
+    /// false positives, then the number of objects.
     ///
-    /// The objects of a label set have `shared` labels in common and differ in one.
+    /// The objects of a group have `shared` labels in common and differ in one.
     fn false_positives(sets: usize, shared: usize) -> (usize, usize, usize) {
         let (mut useless, mut admitted, mut asked) = (0, 0, 0);
         for set in 0..sets {

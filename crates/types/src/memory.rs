@@ -85,8 +85,8 @@ impl MemoryStep {
         Self::ALL.get(self as usize + 1).copied()
     }
 
-    /// Returns the next step towards [`Self::Full`], at which whole objects are kept in memory; `None` if this is that
-    /// step. For [`Self::Paused`] and [`Self::Released`], at which the watch is stopped, returns [`Self::Heads`].
+    /// Returns the next step towards [`Self::Full`], at which more is kept; `None` for [`Self::Full`]. For
+    /// [`Self::Paused`] and [`Self::Released`], at which the watch is stopped, returns [`Self::Heads`].
     #[must_use]
     pub fn better(self) -> Option<Self> {
         match self {

@@ -58,7 +58,8 @@ impl<K> Object<K> {
         &self.stored
     }
 
-    /// Returns the same object read as another kind. Nothing is checked until it is decoded.
+    /// Returns a handle that decodes the object to the Rust type `L`. Whether the object fits `L` is not checked until
+    /// it is decoded.
     #[must_use]
     pub fn cast<L>(self) -> Object<L> {
         Object { origin: self.origin, stored: self.stored, kind: PhantomData }
@@ -162,7 +163,7 @@ impl<K> Notification<K> {
         }
     }
 
-    /// Returns the same notification read as another kind.
+    /// Returns the notification with objects that are decoded to the Rust type `L`. Does not decode them yet.
     #[must_use]
     pub fn cast<L>(self) -> Notification<L> {
         match self {

@@ -295,8 +295,9 @@ impl StoredObject {
         Ok(self.keep_converted(stored, json))
     }
 
-    /// Returns JSON that has at least the given members, and `kind` and `apiVersion`. JSON is returned whole; of
-    /// protobuf, nothing else is converted (about 2 µs instead of 10 for a pod). The result is not cached.
+    /// Returns JSON that has at least the given members, and `kind` and `apiVersion`. A JSON body is returned whole. Of
+    /// a protobuf body, only these members are converted (about 2 µs instead of 10 for a pod). The result is not
+    /// cached.
     ///
     /// # Errors
     /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
@@ -417,9 +418,9 @@ impl StoredObject {
         }
     }
 
-    /// Returns whether packing the packed (compressed) body again with a [`Packer`](super::Packer) may save memory.
-    /// This is so if its chunk (block of bodies) has much unused space, or if another dictionary than `dictionary` (if
-    /// given) compressed it. `false` if the body is not packed.
+    /// Returns whether a [`Packer`](super::Packer) may save memory by packing the packed (compressed) body again. This
+    /// is so if the body's chunk has much unused space, or if the body is not compressed with `dictionary`. `None`
+    /// leaves out the check of the dictionary. Returns `false` if the body is not packed.
     #[must_use]
     pub fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         match &*self.body.lock() {

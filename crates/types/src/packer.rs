@@ -60,8 +60,9 @@ pub struct Packer {
     frame: Vec<u8>,
     builder: ChunkBuilder,
     outcome: PackOutcome,
-    /// Whether to compress bodies of other dictionaries again even if they grow, so that those dictionaries can be
-    /// dropped. A body that would not be smaller than plain is left as it is.
+    /// Whether to recompress bodies that were compressed with other dictionaries even if this makes them larger, so
+    /// that the other dictionaries can be dropped. Bodies that the packer's dictionary cannot shrink below their plain
+    /// size are left unchanged.
     replaces: bool,
 }
 
@@ -93,14 +94,16 @@ impl Packer {
         }
     }
 
-    /// Makes [`Self::add`] compress bodies of other dictionaries again even if they grow, so that those dictionaries
-    /// can be dropped. A body that would not be smaller than plain is left as it is.
+    /// Makes [`Self::add`] recompress bodies that were compressed with other dictionaries even if this makes them
+    /// larger, so that the other dictionaries can be dropped. Bodies that the packer's dictionary cannot shrink below
+    /// their plain size are left unchanged.
     pub fn replace_dictionaries(&mut self) {
         self.replaces = true;
     }
 
-    /// Packs (compresses) a plain body. A packed body is packed again if its chunk (block of bodies) has much unused
-    /// space. A body that another dictionary compressed is also compressed again, unless this makes it larger.
+    /// Packs (compresses) the object's body if it is plain. A packed body is packed again if its chunk (block of
+    /// bodies) has much unused space. It is also packed again if it was compressed with another dictionary than the
+    /// packer's, unless this makes it larger.
     pub fn add(&mut self, object: &Arc<StoredObject>) {
         let view = match object.load() {
             Loaded::Plain(plain) => return self.compress(object, &plain, usize::MAX),

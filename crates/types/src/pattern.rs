@@ -121,7 +121,7 @@ pub struct ResourcePattern {
     pub groups: Groups,
     /// Resources and groups that the pattern does not match, although `groups` selects them.
     pub exclude: Vec<Exclusion>,
-    /// Maximum number of resources watched per cluster: the first ones by name.
+    /// Maximum number of resources watched per cluster. If the pattern selects more, the first by name are watched.
     pub limit: NonZeroUsize,
 }
 

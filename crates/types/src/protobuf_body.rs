@@ -67,7 +67,7 @@ mod tests {
 
     const CONFIG_MAP: TypeMeta<'_> = TypeMeta { api_version: "v1", kind: "ConfigMap" };
 
-    /// Returns the JSON of a ConfigMap as the converter writes it. The text `odd` contains the escape byte of the
+    /// Returns the JSON of a ConfigMap as the converter writes it. Its value `data.odd` consists of escape bytes of the
     /// identifier encoding.
     fn config_map(number: usize) -> String {
         format!(

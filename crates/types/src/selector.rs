@@ -173,8 +173,8 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Displays a set of values, separated by commas. The empty value sorts first, as the grammar needs it: `(,x)`, or `()`
-/// if it is the only value.
+/// Displays a set of values, separated by commas. The empty value is written first, as the selector grammar requires:
+/// `(,x)`. Alone it is written as `()`.
 struct Joined<'a>(&'a BTreeSet<SmolStr>);
 
 impl fmt::Display for Joined<'_> {

@@ -29,7 +29,8 @@ pub struct ShardRule {
     pub name: ShardName,
     /// Names of clusters, in which `*` is any number of characters; empty selects all clusters.
     pub clusters: Vec<String>,
-    /// Resources in the shard. A reference without a version matches every version, one without a group every group.
+    /// Resources in the shard. A reference without a version matches every version; a reference without a group matches
+    /// every group.
     pub resources: Vec<ResourceRef>,
     /// Namespaces whose informers are in the shard; empty selects all informers of the resources.
     pub namespaces: Vec<String>,
