@@ -2,8 +2,8 @@
 //!
 //! One of the workers waiting for a key is the *timekeeper*, which sleeps until the next delayed key is due. Every
 //! operation is one critical section followed by a wake-up. It wakes one waiting worker in two cases: a key can be
-//! taken, or keys are delayed and there is no timekeeper. A worker that takes a key follows the same rule when it
-//! leaves, so remaining keys wake the next worker. Once the queue is shut down and empty, all workers are woken.
+//! taken, or keys are delayed and there is no timekeeper. Taking a key is such an operation too, so if more keys can be
+//! taken, it wakes the next worker. Once the queue is shut down and empty, all workers are woken.
 
 use std::fmt;
 use std::hash::Hash;

@@ -12,8 +12,8 @@
 //! - *Defined order.* Workers receive keys in the order of addition ([`Fifo`]), or lanes take turns ([`Lanes`],
 //!   [`WorkQueue::per_cluster_at_most`]). With lanes, a cluster with a thousand queued keys delays another cluster's
 //!   key by one key. The limit per lane keeps workers free when one cluster hangs.
-//! - *No lost keys.* If a worker panics, is aborted or times out, its [`Work`] is dropped, which returns the key and
-//!   retries it after the backoff. [`WorkQueue::run_workers`] keeps the worker running as well.
+//! - *No lost keys.* If a worker panics, is aborted or times out, its [`Work`] is dropped. The key then returns to the
+//!   queue and is retried after the backoff. After a panic, [`WorkQueue::run_workers`] also keeps the worker running.
 //! - *Shutdown drains.* No keys are added any more and delayed keys are dropped. Queued keys are still handed out, then
 //!   [`WorkQueue::get`] returns `None`.
 //!

@@ -18,8 +18,8 @@ const FEW_LANES: usize = 16;
 
 /// Returns client-go's default limiter for controllers, which gives the longer of two delays.
 ///
-/// The first is 5 ms for each key, doubling with each retry up to 1,000 s. The second is that of one token bucket for
-/// all keys, with 10 tokens per second and bursts of 100.
+/// The first delay is the key's own: 5 ms, doubling with each retry of the key up to 1,000 s. The second delay comes
+/// from one token bucket for all keys, with 10 tokens per second and bursts of 100.
 #[must_use]
 pub fn default_controller_rate_limiter<T>() -> impl RateLimiter<T> + 'static
 where

@@ -114,7 +114,7 @@ where
     }
 
     /// Applies `change` to a lane (group of keys), then queues the lane for its turn, or removes it if it is empty.
-    /// `change` must not take the lane's last waiting key or use up its limit; only `pop` does.
+    /// `change` may add a key to the lane, or end the processing of one. It must not take a key, as `pop` does.
     fn change(&mut self, name: L, change: impl FnOnce(&mut Lane<T>)) {
         let lane = self.by_name.entry(name.clone()).or_insert_with(|| Lane { waiting: VecDeque::new(), working: 0 });
         let before = lane.has_turn(self.limit);

@@ -141,8 +141,8 @@ impl<T: Key> Queue<T> {
         self.delays.clear();
     }
 
-    /// Shuts down, but keeps the queue open until no key can be queued again. Keys that were added while in process
-    /// still need a worker.
+    /// Shuts down like [`Self::shut_down`], but workers must stay until no key is queued or will be queued again. A key
+    /// that was added while in process is queued when that processing ends, and then still needs a worker.
     pub fn drain(&mut self) {
         self.shut_down();
         self.draining = true;
