@@ -54,8 +54,8 @@ pub struct CacheActor {
     /// Timer that expires retained snapshots and recorded changes; set while there may be any.
     expiry_timer: Option<SpawnHandle>,
     /// Set while a compression round runs, or a slice of the sweep (recompression of poorly packed chunks). A processor
-    /// that must wait for the end of this work holds a [`Pressure`](crate::actors::runtime::pressure::Pressure) of this
-    /// source.
+    /// that must wait for this work has a [`Pressure`](crate::actors::runtime::pressure::Pressure) of this field. When
+    /// the work ends, the field is cleared, which ends the wait.
     packing: Option<PressureSource>,
     /// Whether the sweep, which recompresses poorly packed chunks, works on a slice or pauses after one.
     sweeping: bool,
@@ -335,7 +335,8 @@ impl Handler<Ask> for CacheActor {
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
-    /// Cancelled when the hub stops, under the lock of `caches`. From then on, [`Self::of_running`] returns no cache.
+    /// Cancelled when the hub stops, after which [`Self::of_running`] returns no cache. It is cancelled and checked
+    /// under the lock of `caches`, so that no caller creates a cache after the stop.
     end: CancellationToken,
     io: Threads,
     arbiters: Arc<[ArbiterHandle]>,

@@ -58,7 +58,8 @@ pub struct OpenedPartition {
     pub(in crate::actors) write_half: SharedWriteHalf,
 }
 
-/// Closes a partition and drops its objects. Does nothing if the lease (the caller's right to write) is not current.
+/// Closes a partition and drops its objects. Does nothing if the lease (the caller's right to write) is not current, or
+/// while a hub with a state directory stops.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ClosePartition {
@@ -90,7 +91,7 @@ pub struct Apply {
     pub lease: Lease,
     /// Changes to apply.
     pub batch: Vec<Popped>,
-    /// resourceVersion up to which the partition contains every change after the batch; `None` if unknown.
+    /// resourceVersion up to which the partition is complete once the batch is applied; `None` if unknown.
     pub version: Option<ResourceVersion>,
 }
 
@@ -101,7 +102,7 @@ pub struct AppliedBatch {
     pub outbox: Outbox,
     /// Objects in the partition after the batch.
     pub objects: u64,
-    /// Set if compression lags: wait for it before the next batch.
+    /// Set if compression lags: the writer must wait with this handle before it sends the next batch.
     pub pressure: Option<Pressure>,
 }
 

@@ -47,7 +47,7 @@ pub(in crate::actors) struct QueryRunner {
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    /// Adds one to the counter. Also returns the count before.
+    /// Adds one to the counter. Returns the guard, and the value of the counter before the addition.
     fn new(counter: &Arc<AtomicUsize>) -> (Self, usize) {
         let before = counter.fetch_add(1, Relaxed);
         (Self(Arc::clone(counter)), before)
@@ -234,7 +234,8 @@ impl fmt::Debug for QueryRunner {
 /// Pending answer to an [`Ask`]. Its query is dropped unanswered if the caller no longer waits.
 pub struct PendingAnswer {
     answer: Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>,
-    /// Whether the query would have used the owner index, if that existed.
+    /// Whether the query tests owners of objects but the cache has no index of owners, so that the cache should build
+    /// it.
     pub(in crate::actors) lacks_owners: bool,
 }
 

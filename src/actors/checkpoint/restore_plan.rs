@@ -22,7 +22,7 @@ impl RestorePlan {
         Self { clusters, demands, names }
     }
 
-    /// Returns the known resource names.
+    /// Returns the saved short names of resources.
     #[must_use]
     pub fn into_names(self) -> ShortNames {
         self.names

@@ -32,9 +32,9 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     /// Called when the last begun pass is complete: every partition is on disk in its state at the beginning of the
     /// pass, or a newer one.
     ///
-    /// Not called for a pass that skipped a partition. After a start, every partition must first catch up with the
-    /// events delivered before the start, and one more pass must run. A partition whose delivered events were all on
-    /// disk need not catch up.
+    /// Not called for a pass that skipped a partition. Caches restored from disk may lack events that were delivered
+    /// before the start. So every partition must have caught up with these events when this pass and the previous one
+    /// began. A partition whose delivered events were all on disk counts as caught up.
     fn pass_completed(&self);
 }
 
@@ -239,9 +239,9 @@ impl CheckpointStore {
         }
     }
 
-    /// Stores a partition's delivered version (resourceVersion up to which events had been delivered before the start)
-    /// under its new ID `now`. The version is that of its previous ID `before`. If `before` is `None`, all delivered
-    /// events are on disk.
+    /// Records the delivered version (resourceVersion up to which events had been delivered before the start) of a
+    /// partition whose new ID is `now`. If the partition had the ID `before`, its version moves from there. If `before`
+    /// is `None`, records that all of its delivered events are on disk.
     pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
         let mut delivered = self.delivered.lock();
         let delivered = delivered.entry(cache.clone()).or_default();
@@ -343,7 +343,8 @@ impl Checkpoints {
         self.0.store.get()
     }
 
-    /// Marks the hub as stopping. Partitions that informers close from now on stay open for the last checkpoint.
+    /// Marks the hub as stopping. With a state directory, caches from now on ignore requests to close partitions,
+    /// because the last checkpoint still needs the partitions.
     pub(in crate::actors) fn close(&self) {
         self.0.closing.store(true, SeqCst);
     }

@@ -7,11 +7,12 @@ use actix::prelude::*;
 use crate::actors::cache::actor::CacheActor;
 use informer_hub_types::clock;
 
-/// How often pinned snapshots and recorded changes are checked for expiry.
+/// How often snapshots retained for continue tokens, and recorded changes, are checked for expiry.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 impl CacheActor {
-    /// Starts a timer that expires pinned snapshots and recorded changes, until none are left.
+    /// Starts the timer that expires recorded changes, and snapshots retained for continue tokens. It stops when no
+    /// recorded changes and no retained snapshots are left.
     pub(super) fn start_expiry(&mut self, ctx: &mut Context<Self>) {
         if self.expiry_timer.is_some() {
             return;

@@ -56,8 +56,8 @@ impl CacheDirectory {
     /// Returns a future that completes at shutdown, when no informer writes any more but before the last checkpoint is
     /// written.
     ///
-    /// Returns `None` without a state directory. A stopping hub then removes its objects one informer after the other,
-    /// so watches of clients must end before that.
+    /// Returns `None` without a state directory. A stopping hub then removes its objects informer by informer, so the
+    /// caller must end the clients' watches before any informer stops.
     #[must_use]
     pub fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.checkpoints.settled()
@@ -68,7 +68,8 @@ impl CacheDirectory {
         self.readers().iter().for_each(|reader| reader.history.close());
     }
 
-    /// Returns the bytes that all windows of recent changes may keep in memory.
+    /// Returns the size in bytes of the objects in all caches' windows of recent changes. The memory that the windows
+    /// add is less, because the store shares most of these objects.
     #[must_use]
     pub fn history_bytes(&self) -> u64 {
         self.readers().iter().map(|reader| reader.history.bytes() as u64).sum()

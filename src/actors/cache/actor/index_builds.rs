@@ -26,7 +26,7 @@ fn workers() -> usize {
 }
 
 impl CacheActor {
-    /// Plans and starts the owner index, unless it exists or is being built.
+    /// Starts to build the index that finds objects by their owners, unless it exists or is already being built.
     pub(super) fn index_owners(&mut self, ctx: &mut Context<Self>) {
         let indexers = Indexers::new().with(OWNER_INDEX, owner_index());
         if self.write_half.write(|half| half.store.plan_indexers(indexers)).is_ok() {
