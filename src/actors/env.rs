@@ -21,7 +21,7 @@ use informer_hub_types::{ApiResource, Rewinds, Threads, View, WatchCell, Watcher
 pub struct Env {
     /// Multi-thread runtime for sockets, decoding and compression.
     pub io: Threads,
-    /// Blocking threads for scans of queries, of a lower priority.
+    /// Blocking threads for scans of queries. Their CPU priority is lower than that of the threads that store changes.
     pub readers: Threads,
     /// Blocking threads for closures of the embedding program. Separate, so that blocked closures do not stall the hub.
     pub handlers: Threads,

@@ -84,7 +84,7 @@ struct RequestState {
     /// Number of the current lookup of the resource. Answers and timers of earlier lookups are ignored.
     lookup: u64,
     /// Whether the next lookup is delayed because the cluster did not answer the last one. When the cluster answers
-    /// another request, `haste` decides whether the delay ends early.
+    /// another request, the delay may end early (see the field `haste`).
     unanswered: bool,
     haste: EarlyRetry,
 }

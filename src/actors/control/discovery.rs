@@ -126,7 +126,7 @@ impl DiscoveryActor {
         self.timer = Some(ctx.run_later(delay, Self::ask));
     }
 
-    /// After an unanswered request, asks again soon once the cluster answers anything else.
+    /// Repeats an unanswered discovery request early, soon after the cluster answers any other request.
     fn listen_for_recovery(&self, ctx: &mut Context<Self>) {
         let answers = futures::stream::unfold(self.parts.recovery.subscribe(), |mut answers| async {
             answers.changed().await.ok().map(|()| ((), answers))
@@ -178,8 +178,8 @@ impl DiscoveryActor {
         self.view.asked.is_some() && self.failed.is_none()
     }
 
-    /// Sends the current discovery status and results to the cluster actor. `outcome` is that of the last discovery
-    /// request, if the report follows one.
+    /// Sends the current discovery status and results to the cluster actor. `outcome` is the result of the discovery
+    /// request that has just ended; `None` if the report has another cause.
     fn report(&mut self, outcome: Option<Result<(), SourceError>>) {
         if let WatchState::All(names) = &self.definitions {
             if self.sent_definitions.as_deref() != Some(names) {

@@ -247,14 +247,15 @@ impl InformerActor {
         })
     }
 
-    /// Returns the guard that reports the exit of a child that is about to be started. From now on, exits of the
-    /// child's earlier starts are ignored.
+    /// Returns the guard that reports the exit of a child that is about to be started. From now on, exits of earlier
+    /// instances of this child are ignored.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
         ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.actor_count)
     }
 
-    /// Handles the exit of a pipeline actor.
+    /// Restarts a pipeline actor that has failed, with the actors that depend on it. If actors failed too often, gives
+    /// up.
     fn on_failure(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let ChildExited { child, status, .. } = exited;
         let decision = self.supervision.on_exit(exited, clock::now());

@@ -102,7 +102,7 @@ pub struct DiscoveryReport {
     pub seen: Option<DiscoveryResults>,
     /// Status of discovery.
     pub view: DiscoveryStatus,
-    /// Outcome of the last request, if this report follows one.
+    /// Outcome of the discovery request that has just ended; `None` if the report has another cause.
     pub outcome: Option<Result<(), SourceError>>,
 }
 
@@ -255,7 +255,8 @@ pub struct GetStatus;
 
 /// Stops the hub, reflectors first, and delivers pending events until the deadline.
 ///
-/// A second request is never answered: its sender sees the mailbox close when the first has completed.
+/// A second `Shutdown` is not answered. When the first has completed, the registry stops and its mailbox closes, which
+/// the second sender sees as an error.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Shutdown {

@@ -178,8 +178,8 @@ impl RegistryActor {
         Box::pin(join_all(requests).map(drop))
     }
 
-    /// If a request keeps only parts of objects in the shared view, remembers its resource. Typed informers of that
-    /// resource then use a view with whole objects.
+    /// If a request keeps only parts of objects in the shared view, remembers its resource. If the embedding program
+    /// later creates an informer of whole objects of the resource, the informer then uses another view.
     fn note_partial(&self, demand: &InformerFor) {
         if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
             self.env.note_partial(demand.wanted.clone());
@@ -228,8 +228,8 @@ impl RegistryActor {
 /// Future that completes when a cluster has handled a message, or can no longer handle it.
 type PendingHandling = LocalBoxFuture<'static, ()>;
 
-/// Waits until clusters have handled messages, at most [`STOP_GRACE`]. Requests are answered after this wait, so a
-/// caller that waits for each answer cannot flood the clusters.
+/// Waits until clusters have handled messages, for at most [`STOP_GRACE`]. The registry answers a request only after
+/// this wait. So a caller that waits for each answer cannot fill the clusters' mailboxes.
 async fn wait_for_clusters(in_flight: Vec<PendingHandling>) {
     // A delayed cluster handles the message later.
     let _ = tokio::time::timeout(STOP_GRACE, join_all(in_flight)).await;

@@ -46,7 +46,7 @@ pub struct HubSystem {
     registry: Addr<RegistryActor>,
     end: CancellationToken,
     env: Env,
-    /// `None` for a system on the caller's thread.
+    /// Threads of the hub, which stop when this is dropped. `None` if the hub runs on the caller's thread.
     _threads: Option<HubThreads>,
 }
 
@@ -58,8 +58,7 @@ struct HubThreads {
 }
 
 impl HubSystem {
-    /// Starts the threads and the registry. There are as many arbiters, and as many workers of the shared runtime, as
-    /// cores.
+    /// Starts the threads and the registry: one arbiter and one worker of the shared runtime for each core.
     ///
     /// # Errors
     /// [`SystemError`] if the operating system refuses a thread.

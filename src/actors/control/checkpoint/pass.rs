@@ -164,8 +164,8 @@ pub(in crate::actors) fn write_one(
     done
 }
 
-/// Updates the checkpoint state of each informer: when and up to which version it was saved, and which readers (sinks
-/// and durable subscribers) delay that.
+/// Updates the checkpoint state in each informer's health: when and up to which resourceVersion the partition was
+/// saved, and which sinks and durable subscribers keep it from being saved.
 fn report_to_informers(part: &Part, commits: &[Commit], is_written: bool) {
     for barrier in &part.barriers {
         let Some(partition) = part.snapshot.partition(barrier.id) else { continue };

@@ -234,7 +234,8 @@ pub(in crate::actors) async fn restore_removed(
     brought.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Reopens the partitions that are still in memory.
+/// Reopens those partitions of a re-added cluster that are still in memory and still requested, and returns them. Drops
+/// the cluster's other unsaved partitions.
 fn reopen(
     caches: &CacheDirectory,
     store: &CheckpointStore,

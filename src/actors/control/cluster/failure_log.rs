@@ -1,7 +1,7 @@
-//! Failures of a cluster's informers: one log line per outage, and the restart of informers that failed.
+//! Failures of a cluster's informers: logs them, with one line per outage, and restarts informers whose actor failed.
 //!
-//! In an outage every informer fails by itself. Failures of one kind within [`GATHER`] are therefore logged as one line
-//! that names the resources.
+//! In an outage, every informer of the cluster reports a failure. Failures of one kind within [`GATHER`] are therefore
+//! logged as one line that names the resources.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,7 +43,8 @@ struct SharedFailure {
     resources: Vec<String>,
 }
 
-/// Maps error classes that look alike to an operator to one class.
+/// Returns the kind of failure that the log distinguishes: one common class for all errors of an unreachable cluster,
+/// and one for throttling whatever its delay. Other classes are returned unchanged.
 pub(in crate::actors) fn kind_of(class: ErrorClass) -> ErrorClass {
     match class {
         _ if class.is_unreachable() => ErrorClass::Transient,
@@ -75,7 +76,7 @@ impl FailureLog {
         self.of.retain(|key, _| is_there(key));
     }
 
-    /// Returns the new failures, grouped by kind.
+    /// Returns the failures that were not logged yet, grouped by kind, and counts them as logged.
     fn take_new(&mut self) -> Vec<SharedFailure> {
         let mut new: Vec<SharedFailure> = Vec::new();
         for (key, failing) in &mut self.of {
@@ -91,7 +92,7 @@ impl FailureLog {
         new
     }
 
-    /// Returns the informers that were logged as failing and have recovered.
+    /// Removes the informers that have recovered. Returns the names of those whose failure was logged.
     fn take_recovered(&mut self) -> Vec<String> {
         let recovered = |(key, failing): (&InformerKey, &FailingInformer)| {
             (failing.has_recovered && !failing.logged.is_empty()).then(|| name(key))

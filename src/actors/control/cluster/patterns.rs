@@ -1,5 +1,5 @@
-//! Resource patterns: assigns the resources a cluster offers to patterns, and requests each of them as if the user had
-//! named it.
+//! Resource patterns: assigns each resource that a cluster offers to the pattern that selects it. Then requests the
+//! resource as if the user of the pattern had named it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -92,8 +92,9 @@ impl ClusterActor {
         }
     }
 
-    /// Returns whether discovery must run, because the cluster may start or stop offering a requested resource without
-    /// an upgrade of its apiserver. Built-in resources that the cluster offers can change only by an upgrade.
+    /// Returns whether discovery must run, because the cluster may start or stop offering a requested resource at any
+    /// time. It need not run if all requested resources are built-in and offered: only an upgrade of the apiserver can
+    /// remove such a resource.
     fn needs_discovery(&self) -> bool {
         let may_go = |(key, request): (&Arc<RequestKey>, &RequestState)| {
             let may_go = |resource: &ApiResource| !is_built_in(&resource.gvr.group, &resource.gvr.resource);
@@ -165,7 +166,8 @@ impl ClusterActor {
         });
     }
 
-    /// Applies the discovery result to one request.
+    /// Compares one request with the discovery result. Then starts, resumes, moves or idles the informer of the
+    /// request, or deletes its objects if the resource is gone.
     pub(super) fn reconcile_request(&mut self, key: &RequestKey, ctx: &mut Context<Self>) {
         let (Some(seen), Some(request)) = (self.discovery.seen().cloned(), self.requests.get_mut(key)) else { return };
         let written = match &key.0 {

@@ -22,9 +22,9 @@ const MAX_NAMES: u64 = 1_000_000;
 /// Resource whose object names are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WatchedNames {
-    /// Metadata of CustomResourceDefinitions.
+    /// CustomResourceDefinitions.
     Definitions,
-    /// APIServices of aggregated APIs.
+    /// APIServices, which register aggregated APIs.
     Services,
 }
 

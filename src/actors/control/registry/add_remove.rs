@@ -62,7 +62,8 @@ impl RegistryActor {
         }))
     }
 
-    /// Schedules dropping the partitions of removed clusters that could not be saved.
+    /// Starts a timer of `checkpoint::SAVE_TIMEOUT`. When it fires, drops the partitions of removed clusters that could
+    /// not be saved by their deadline.
     fn drop_unsaved_later(ctx: &mut Context<Self>) {
         ctx.run_later(checkpoint::SAVE_TIMEOUT, |act, _| {
             let dropped = act.env.checkpoints.store().map(|store| store.drop_expired()).unwrap_or_default();

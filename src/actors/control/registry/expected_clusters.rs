@@ -1,5 +1,5 @@
-//! Expected clusters: a resource is requested from them, but they could not be queried for it yet. Answers report them
-//! as missing.
+//! Expected clusters: clusters from which a resource is requested, but which could not be queried for it yet. Answers
+//! report these clusters as missing.
 
 use crate::actors::cache::messages::Expect;
 use crate::actors::control::registry::{Cluster, RegistryActor};

@@ -1,4 +1,5 @@
-//! Changed and ended requests and subscriptions of a running hub. Clusters replace the informers (`cluster/replace`).
+//! Requests and subscriptions that change or end while the hub runs. The registry sends a change to the clusters, which
+//! replace the informers (`cluster/replace`).
 
 use std::sync::Arc;
 
