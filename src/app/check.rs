@@ -27,8 +27,9 @@ pub(super) fn check(config: &Config, durable: &[DurableSubscription]) -> Result<
     Ok(())
 }
 
-/// Checks that this build supports `[fleet]`, if it is configured. Also checks rules that the parser of configuration
-/// files enforces, but a program that builds a configuration itself may break.
+/// Checks that this build supports `[fleet]`, if it is configured. Also checks that the names in each table are unique,
+/// and that the resources selected by sinks are configured. The parser of configuration files enforces these two rules,
+/// but an embedding program may build its configuration without the parser.
 pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     if config.fleet.is_some() && !cfg!(feature = "fleet") {
         let problem = WITHOUT_FLEET.to_owned();

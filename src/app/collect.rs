@@ -75,7 +75,8 @@ fn process_name() -> String {
     format!("{}-{}-{:08x}", host_name(), std::process::id(), rng::rng().random::<u32>())
 }
 
-/// A running collector, and all configured clusters. The hub watches each cluster while this process owns it.
+/// The running collector of this process, with all configured clusters. The hub watches only the clusters that the
+/// process owns.
 pub(super) struct Collecting {
     collector: Collector,
     host: Arc<RegistryHost>,
@@ -96,9 +97,9 @@ impl Collecting {
         self.collector.add(&name);
     }
 
-    /// Stores new labels of a cluster, which decide the zone whose collectors are preferred for it. The registry (the
-    /// actor that manages the watched clusters) gets these labels when this process next becomes the owner. If the
-    /// cluster is watched now, the caller must also send the labels to the registry.
+    /// Stores new labels of a cluster. Collectors in the zone that these labels select are preferred as owners of the
+    /// cluster. The registry (the actor that manages the watched clusters) gets the labels when this process next
+    /// becomes the owner. If the hub watches the cluster now, the caller must also send the labels to the registry.
     pub(super) fn set_labels(&self, change: &SetClusterLabels) {
         if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
             known.add.labels.clone_from(&change.labels);

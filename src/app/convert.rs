@@ -67,8 +67,8 @@ pub(crate) fn access(cluster: &ClusterConfig) -> Access {
     }
 }
 
-/// Returns the request for the informers that an entry `[resources.<name>]` configures. `all` has every such entry: the
-/// informers get the indexes of all entries that select the same resource.
+/// Returns the request for the informers of one entry `[resources.<name>]`. `all` has these entries of the whole
+/// configuration. The informers get the indexes of every entry in `all` that selects the same Kubernetes resource.
 pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> InformerFor {
     let scope = |namespace: Option<&String>| Scope {
         namespace: namespace.map(Into::into),

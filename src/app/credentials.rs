@@ -119,7 +119,8 @@ impl CredentialWatch {
         Some(Summary { expires, state })
     }
 
-    /// Reads changed files, and logs credentials that expire soon or have expired. Blocks.
+    /// Updates the known credentials from `sources`. Reads only files that changed, and files of credentials that
+    /// expire soon. Logs credentials that expire soon or have expired. Blocks.
     fn check(&self, sources: Vec<(Owner, CredentialSource)>, now: Timestamp) {
         let mut kubeconfigs = HashMap::new();
         let (before, mut known) = (self.known.load_full(), BTreeMap::new());
@@ -252,7 +253,8 @@ async fn watch<O: CredentialOwners>(watch: Arc<CredentialWatch>, owners: Weak<O>
     }
 }
 
-/// Returns all sources of credentials in a configuration whose credentials can expire.
+/// Returns where the credentials of a configuration are read from, each with the owner of the credentials. Leaves out
+/// credentials that cannot expire.
 fn credential_sources(config: &Config) -> Vec<(Owner, CredentialSource)> {
     let mut all = Vec::new();
     if let Some(tls) = &config.hub.service.tls {

@@ -11,11 +11,11 @@ use informer_hub_sink::resource_key;
 #[cfg(feature = "fleet")]
 use informer_hub_types::Gvr;
 
-/// Progress of sinks that a leader publishes in its lease, so that its successor continues there.
+/// Progress of sinks that a leader publishes in its lease, so that its successor continues there. Unknown fields are
+/// ignored, because later program versions may add some.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Delivered {
-    /// By sink, the resource versions up to which its receiver has acknowledged every change. Fields that later program
-    /// versions add are ignored.
+    /// For each sink, the resource versions up to which the receiver of the sink has acknowledged every change.
     #[serde(default)]
     pub(super) sinks: BTreeMap<String, SourceVersions>,
     /// In a fleet, the process that is to take the released lease; `None` if any process may.
@@ -58,9 +58,9 @@ impl Delivered {
     }
 }
 
-/// Returns, by cluster and resource, the version up to which the receiver has acknowledged every change. This is the
-/// version that the sink has accepted. If `lowest` has the lowest undelivered version of the resource, the result stays
-/// below that one.
+/// Returns, by cluster and resource, the version up to which the receiver of a sink has acknowledged every change. This
+/// is the version in `accepted`, up to which the sink has accepted changes. For a resource in `lowest` (the lowest
+/// undelivered versions), the result is below the lowest undelivered version.
 pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) -> SourceVersions {
     let below = |cluster: &str, resource: &str, accepted: u64| match lowest.get(cluster).and_then(|of| of.get(resource))
     {

@@ -293,8 +293,9 @@ impl SharedElection {
         result
     }
 
-    /// Stops deliveries and begins to release the lease for the process that [`Self::advance_handover`] has returned.
-    /// Does nothing if the lease was lost meanwhile.
+    /// Last step of a handover: stops deliveries and begins to release the lease, so that another process can take it.
+    /// Called after [`Self::advance_handover`] has returned the name of that process. Does nothing if the lease was
+    /// lost meanwhile.
     pub(super) fn release(&self) {
         self.change(|state| {
             if state.release(clock::since_boot()) {
@@ -304,8 +305,8 @@ impl SharedElection {
         self.wake.notify_one();
     }
 
-    /// Stops deliveries and begins to release the lease, for which this election no longer competes. Returns true if
-    /// nothing is left to release, so that the caller need not wait.
+    /// Begins the end of this election: stops deliveries, starts to release the lease, and no longer competes for it.
+    /// Returns true if nothing is left to release, so that the caller need not wait.
     fn end(&self) -> bool {
         let has_resigned = self.change(|state| {
             let has_resigned = state.end(clock::since_boot());
@@ -316,7 +317,8 @@ impl SharedElection {
         has_resigned
     }
 
-    /// Logs the release. A lease given up on purpose must not be logged as lost.
+    /// If this process led, logs that it releases the lease, and notifies the reconciler of its new role. The release is
+    /// then not also logged as the loss of the lease.
     fn note_release(&self, state: &mut ElectionState) {
         if std::mem::take(&mut state.was_leader) {
             tracing::info!(

@@ -102,8 +102,8 @@ impl ElectionState {
         releases
     }
 
-    /// Begins to release the lease, for which this election no longer competes. Returns true if nothing is left to
-    /// release.
+    /// Begins the end of this election: starts to release the lease, and no longer competes for it. Returns true if
+    /// nothing is left to release.
     pub(super) fn end(&mut self, now: Duration) -> bool {
         if matches!(self.course, Course::Over) {
             return true;

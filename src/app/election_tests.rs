@@ -136,7 +136,8 @@ impl LeaseStore for SilentStore {
     }
 }
 
-/// Returns an election that was not begun, whose requests are due immediately.
+/// Returns an election without a background task: the test makes it send its requests, and passes the answers. The
+/// retry period is zero, so every request is due at once.
 fn manual(name: &str, fence: &Arc<SendFence>) -> Election {
     let params = ElectionParams { retry_period: Duration::ZERO, ..ElectionParams::default() };
     let elector = Elector::new(name, params, rng::rng());

@@ -1,4 +1,4 @@
-//! Elections of a process: one for all sinks with `[ha]`, one for each sink in a fleet.
+//! Leader elections of a process. With `[ha]`, one election decides for all sinks. In a fleet, each sink has its own.
 //!
 //! In a fleet, the deliverers share the sinks. The holder of a sink's lease delivers the sink's events, and publishes
 //! its progress in the lease.

@@ -1,4 +1,5 @@
-//! Exporter of metrics for programs that embed a hub: of the hub, and of the work queues that the programs register.
+//! Exporter of metrics for programs that embed a hub: metrics of the hub, and of work queues that the program
+//! registers.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -15,7 +15,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Size limit of one document. Key sets have a few KiB.
 const MAX_DOCUMENT: usize = 256 << 10;
 
-/// HTTP client for an issuer. Reads the CA file for each document, so that a replaced file is used.
+/// HTTP client for the documents of an OIDC issuer. Reads the CA file anew for each document, so that a replaced CA
+/// file takes effect.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchOverHttp {
     ca_file: Option<PathBuf>,

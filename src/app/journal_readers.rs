@@ -43,7 +43,7 @@ pub(super) struct ReaderSelection {
     skip_initial: bool,
 }
 
-/// Options of the subscription of a sink, or of a durable subscription, to one resource.
+/// Options with which a sink or durable subscription subscribes to one resource.
 #[derive(Clone, PartialEq)]
 pub(super) struct FollowOptions {
     clusters: ClusterSelector,
@@ -52,7 +52,7 @@ pub(super) struct FollowOptions {
 }
 
 impl FollowOptions {
-    /// Whether a subscription with the options `before` can be kept when the options become these. If `skip_initial`
+    /// Returns whether a subscription with the options `before` can be changed to have these options. If `skip_initial`
     /// differs, a new subscription is needed.
     fn continues(&self, before: &Self) -> bool {
         self.skip_initial == before.skip_initial
@@ -189,8 +189,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns a function that counts the events of subscriptions that the sink or durable subscription has not accepted.
-    /// It works even after the subscriptions have ended.
+    /// Returns a function that counts the pending events of all subscriptions in `followed`: events that the sink or
+    /// durable subscription has not accepted yet. The function works even after the subscriptions have ended.
     pub(super) async fn backlog(
         &self,
         followed: &ReaderSubscriptions,

@@ -54,7 +54,8 @@ struct Shared {
     #[cfg(feature = "cli")]
     audit: OnceLock<Arc<crate::api::Auditor>>,
     hub: OnceLock<(FleetView, Parts)>,
-    /// Last known sinks, because a hub that shuts down drops its own list while metrics are still served.
+    /// Sinks of the last scrape. Once a hub that shuts down has dropped its list of sinks, their metrics are served
+    /// from this copy.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
     ending: AtomicBool,
 }
@@ -66,7 +67,7 @@ impl Metrics {
         let _ = self.0.hub.set((fleet, parts));
     }
 
-    /// Sets the read API from which metrics are read, if the port serves it.
+    /// Sets the read API whose metrics are collected. Not called if the HTTP port does not serve the read API.
     #[cfg(feature = "cli")]
     pub(super) fn attach_read_api(&self, api: &Arc<crate::api::ReadApi>) {
         let _ = self.0.read.set(Arc::clone(api));

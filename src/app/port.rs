@@ -30,7 +30,7 @@ use informer_hub_config::{AuthorizationConfig, ServiceConfig};
 use informer_hub_telemetry::metrics::Scraper;
 use informer_hub_types::{MemoryStep, Phase};
 
-/// Longest wait for connections at the shutdown. Idle ones must not delay the exit.
+/// Longest time for which a shutdown waits until open connections end. Idle connections must not delay the exit.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Longest wait for the last events of the audit log.
@@ -59,7 +59,7 @@ impl fmt::Debug for Port {
 
 impl Port {
     /// Serves HTTP on `listener`, which is bound to an address, and returns the port. Requests for the state of the hub
-    /// get status 503 until the hub has started, which sets `fleet`.
+    /// get status 503 until [`Self::start`] has started the hub and set `fleet`.
     ///
     /// # Errors
     /// If the address of the socket cannot be read.
@@ -238,7 +238,8 @@ fn read_status(counts: &ReadCounts) -> serde_json::Value {
     })
 }
 
-/// Returns a line for each source, cluster and informer that is not ready or in trouble, for `/readyz`.
+/// Returns lines of text for `/readyz`: one for each cluster source or informer that is not ready, for each cluster
+/// with an error, and for each informer that does not keep whole objects under the memory limit.
 fn waiting(report: &HubReport) -> Vec<String> {
     let mut lines = Vec::new();
     for source in report.cluster_sources.iter().filter(|source| source.state != ClusterSourceState::Current) {

@@ -42,9 +42,9 @@ pub(super) fn history_limits(config: &ReadApiConfig) -> HistoryLimits {
     HistoryLimits { bytes: config.window_bytes, age: config.window_age }
 }
 
-/// Prepares the read API for the shutdown of its hub, in which the watches of readers end. With a state directory, they
-/// end when the caches no longer change. Readers then resume from the version of the state that the last checkpoint
-/// writes. Without a state directory, watches end immediately.
+/// Ends the watches of the read API at the shutdown of the hub. With a state directory, they end once the caches no
+/// longer change, so that readers can later resume from the state that the last checkpoint saves. Without a state
+/// directory, they end immediately.
 pub(super) fn end_reads(read: &Arc<ReadApi>, view: &FleetView) {
     let (read, caches) = (Arc::clone(read), view.caches().clone());
     let settled = caches.settled();
@@ -66,7 +66,8 @@ pub struct LocalReadApi {
 }
 
 impl LocalReadApi {
-    /// Returns the read API of a hub that keeps recent changes; `None` if the configuration does not enable the API.
+    /// Returns the read API of `hub`; `None` if `config` does not enable it. The hub must keep recent changes, see
+    /// `HubBuilder::keep_history`.
     ///
     /// # Errors
     /// The hub is shutting down.

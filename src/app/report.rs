@@ -31,13 +31,13 @@ pub struct SinkReport {
     /// Counters and state of the sink.
     #[serde(flatten)]
     pub status: SinkStatus,
-    /// Whether this replica does not deliver events of the sink, because another replica or none does.
+    /// Whether this replica does not deliver the events of the sink. Another replica may deliver them, or none.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub standby: bool,
     /// Process that holds the lease of the sink, in a fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliverer: Option<String>,
-    /// Client certificate of the sink, if it has one.
+    /// Expiry of the client certificate of the sink, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
 }
@@ -55,7 +55,7 @@ pub struct HubReport {
     pub cluster_sources: Vec<ClusterSourceStatus>,
     /// Sinks, by name.
     pub sinks: Vec<SinkReport>,
-    /// The certificate of the port, if it has one.
+    /// Expiry of the certificate of the HTTP port, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
     /// Leader election; absent if there is neither `[ha]` nor the role `deliver`.

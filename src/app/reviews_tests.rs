@@ -182,7 +182,7 @@ async fn token_review_is_accepted_for_the_audience_of_the_hub_only() {
     assert_eq!((found.groups.len(), found.uid, found.extra.len()), (0, None, 0));
 }
 
-/// Creates a cache with up to `answers` answers of reviews, which asks fake clusters for the others.
+/// Creates a cache of at most `answers` review answers. Reviews without a cached answer are sent to the fake clusters.
 fn cached(clusters: &FakeClusters, answers: usize) -> ReviewCache {
     let options = ReviewCacheOptions { answers, ..ReviewCacheOptions::default() };
     ReviewCache::new(Arc::new(ClusterReviews(clusters.clone())), options)

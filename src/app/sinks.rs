@@ -71,7 +71,7 @@ pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Resu
     Ok(SinkParams { machine, transport, io: io.clone(), place: None, fence: None })
 }
 
-/// Returns the size limits of the files of a sink.
+/// Returns the size limits of the journal and of the dead letters of a sink.
 pub(super) fn limits(sink: &SinkConfig) -> StoreLimits {
     StoreLimits { journal: sink.journal_limit, letters: sink.dead_letter_limit }
 }

@@ -255,8 +255,8 @@ impl fmt::Debug for HubBuilder {
     }
 }
 
-/// Returns the configured requests for informers, those with a pattern last. A resource with its own entry uses that
-/// entry, not the pattern.
+/// Returns the configured requests for informers. Requests that name one resource come first, then those with a
+/// pattern: a resource with an entry of its own uses that entry, not the pattern.
 fn demands(config: &Config) -> Vec<InformerFor> {
     let mut demands: Vec<_> =
         config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();

@@ -256,9 +256,9 @@ impl LoadedState {
         is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
-    /// Returns, by cache and partition, the version of the newest journaled event that is missing in the cache on disk.
-    /// `None` means that no event is missing. A partition without a missing event is left out if its first list was not
-    /// complete.
+    /// Returns, by cache and partition, the version of the newest journaled event that is missing in the cache on disk;
+    /// `None` if no event is missing. Partitions whose first list was not complete are left out, unless an event is
+    /// missing.
     fn journaled_versions(&self) -> DeliveredVersions {
         let (mut versions, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {

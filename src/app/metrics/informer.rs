@@ -11,8 +11,8 @@ use informer_hub_types::{AnswerEncoding, InformerHealth, Phase};
 pub(super) struct InformerSum {
     synced: bool,
     pub(super) stale: Duration,
-    /// Resource version up to which the stores of all informers have every change. Informers whose version is not a
-    /// number are left out; `None` if there are no others.
+    /// Lowest of the resource versions up to which the store of each informer has every change. Versions that are not
+    /// numbers are left out; `None` if no informer has a numeric version.
     stored: Option<u64>,
     objects: u64,
     events: u64,

@@ -47,7 +47,7 @@ pub(super) fn put(out: &mut Snapshot, counts: &ReadCounts, fleet: Option<&FleetV
     }
 }
 
-/// Writes the counters of the port: denied and refused requests, bandwidth, and reviews.
+/// Writes the counters of the HTTP port: denied and refused requests, bandwidth, access reviews and token reviews.
 pub(super) fn put_port(out: &mut Snapshot, access: &Access, read: Option<&Arc<ReadApi>>) {
     for (reason, count) in access.denied() {
         let set = out.labels(&[("reason", reason)]);

@@ -84,8 +84,8 @@ impl RunningHub {
         Arc::new(convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io))
     }
 
-    /// Adds a cluster. A collector watches the cluster only while this process owns it. A cluster that an agent watches
-    /// is added only in a serving replica, which reads all clusters from the fleet's log.
+    /// Adds a cluster. In a collecting process of a fleet, it is watched only while the process owns it. If an agent (a
+    /// separate process) watches the cluster, only a serving replica adds it, to read it from the fleet's log.
     pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
         let is_elsewhere = is_of_agent(cluster);
         // A replica reads all clusters from the log.

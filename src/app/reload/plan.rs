@@ -25,8 +25,8 @@ pub struct Difference {
 pub struct Changes {
     /// Clusters added, changed and removed.
     pub clusters: Difference,
-    /// Cluster sources added, changed and removed. Their known clusters are in `clusters`. The clusters of a new source
-    /// are added later, once the source has reported them.
+    /// Cluster sources added, changed and removed. The known clusters of these sources count as added, changed or
+    /// removed in `clusters`. The clusters of a new source are added later, once the source has reported them.
     #[serde(skip_serializing_if = "Difference::is_empty")]
     pub cluster_sources: Difference,
     /// Resource entries added, changed and removed.
@@ -131,7 +131,8 @@ impl Changes {
         }
     }
 
-    /// Lists the names of one kind of change: `clusters a, b; sinks audit`.
+    /// Lists the added, the changed or the removed entries (`of` selects which) as text: `clusters a, b; sinks audit`.
+    /// `None` if there are none.
     fn words(&self, of: fn(&Difference) -> &[String]) -> Option<String> {
         let kinds = [
             ("clusters", &self.clusters),

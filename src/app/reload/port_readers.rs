@@ -21,8 +21,8 @@ impl RunningHub {
         let _ = self.read_readers.set(read);
     }
 
-    /// Reads the tokens of the configured readers. Returns the function that replaces the readers of the port by them;
-    /// `None` without a port.
+    /// Reads the tokens of the configured readers. Returns a function that replaces all readers of the HTTP port by the
+    /// configured ones; `None` without a port.
     pub(super) async fn read_port_readers(&self, config: &Config) -> Result<Option<ReplaceReaders>, ReloadError> {
         let Some(read) = self.read_readers.get().cloned() else { return Ok(None) };
         let config = config.clone();

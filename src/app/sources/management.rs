@@ -285,7 +285,9 @@ fn objects(snapshot: &Snapshot) -> Vec<Arc<[u8]>> {
     all.into_iter().filter_map(|object| object.json().ok()).collect()
 }
 
-/// Derives the state of a source from its informers: that of the worst one.
+/// Returns the state of a source, and the error that explains it. The most severe problem of the management cluster or
+/// of an informer decides. Without problems, the source is current if it has published a report (`has_published`), else
+/// waiting.
 fn source_state(view: &FleetView, has_published: bool) -> (ClusterSourceState, Option<String>) {
     let Some(cluster) = view.clusters().next() else { return (ClusterSourceState::Waiting, None) };
     if matches!(cluster.state(), ClusterState::Unreachable | ClusterState::Degraded) {
