@@ -13,8 +13,8 @@ pub(crate) type Arranged = (Draft, Option<u64>);
 pub(crate) struct Conditions {
     /// Resource version of the list that the batch completes; `None` if it completes none.
     pub(crate) list: Option<u64>,
-    /// Greatest version that readers may have from something other than a change, such as a list. A change at or below
-    /// it gets no version, because such readers would miss the change.
+    /// Greatest resource version that readers may have received other than with a change, e.g. with a list. A change at
+    /// or below this version gets no version, because such readers would miss the change.
     pub(crate) base: u64,
     /// Versions that earlier changes already have. `None` if unknown: then deletions that the hub did not observe get
     /// no version.
@@ -51,11 +51,14 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
     })
 }
 
-/// Assigns an unused version to each deletion that the hub did not observe.
+/// Assigns an unused version to each deletion that the hub did not observe: the greatest one that fulfils these
+/// conditions.
 ///
-/// The version is above that of the deleted object, and at most that of the list. If another object took the key, the
-/// version is below the version of that object. The greatest such version is chosen. Deletions that need the greatest
-/// versions are served first, so that each gets a version if enough exist.
+/// - It is greater than the version of the deleted object, and than `conditions.base`.
+/// - It is at most the version of the list.
+/// - If another object was added under the same key, it is less than the version of that addition.
+///
+/// Deletions that need the greatest versions are served first, so that each gets a version if enough exist.
 ///
 /// Only the batch that completes a list assigns these versions. In an earlier batch, a later change of the list could
 /// have the same version. Versions above that of the list are left to later watch events.

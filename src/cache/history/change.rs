@@ -100,9 +100,9 @@ impl PartitionChange {
         }
     }
 
-    /// Returns the objects whose changes have a fleet version above `version`, each with that version. `after` is the
-    /// key of the object whose change has exactly `version`. Without `after`, the earlier objects are skipped one by
-    /// one.
+    /// Returns the objects whose changes have a fleet version above `version`, each with the fleet version of its
+    /// change. `after` is the key of the object whose change has exactly `version`. Without `after`, the earlier
+    /// objects are skipped one by one.
     pub(crate) fn after(
         &self,
         version: u64,

@@ -180,8 +180,8 @@ impl ClusterWindow {
         self.entries.iter().filter_map(|entry| entry.cluster_version)
     }
 
-    /// Returns whether a change may have had this resource version: a kept change has it, or changes up to it were
-    /// dropped. A new change must not get it.
+    /// Returns whether a kept change has this resource version, or a dropped change may have had it. A new change must
+    /// then get another version.
     pub(crate) fn has_used(&self, version: u64) -> bool {
         version <= self.newest && (version <= self.floor.below || self.position_of(version).is_some())
     }
@@ -195,7 +195,7 @@ impl ClusterWindow {
 
     /// Returns the position at which a reader with this resource version of the cluster continues. The position is a
     /// fleet version (change number over all clusters): the reader gets the changes after it. `base` is the greatest
-    /// resource version that readers may have from something other than a change, such as a list.
+    /// resource version that readers may have received other than with a change, e.g. with a list.
     pub(crate) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
         if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
             return Err(LocateError::Expired { oldest: self.floor.exact });

@@ -7,26 +7,26 @@ use super::cluster::Floor;
 pub(crate) struct Marks {
     /// Resource version up to which the visible state is complete. Does not change while a list is published in parts.
     pub(crate) complete: Option<u64>,
-    /// Greatest resource version that readers may have from something other than a change, even if the partition still
-    /// lacks changes up to it. It may be made up by the hub.
+    /// Resource version that readers may already have, e.g. from a list, or that the hub made up. Later changes must
+    /// get greater versions, even if the partition is not yet complete up to this one.
     pub(crate) floor: Option<u64>,
     /// Greatest resource version of a recorded change of the partition.
     pub(crate) newest: Option<u64>,
     /// Fleet version (change number over all clusters) and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
-    /// Set while the hub makes up versions, because readers may have greater versions than its next changes. From this
-    /// resource version of the cluster on, the cluster's own versions are used again. `None` if no versions are made up
-    /// now.
+    /// Resource version of the cluster from which the hub uses the cluster's own versions again. Until then, it makes up
+    /// the versions of changes, because readers may already have the next versions of the cluster. `None` if no
+    /// versions are made up now.
     pub(crate) until: Option<u64>,
 }
 
 /// Resource versions saved with a cluster's state, so that its readers can resume after a restart of the hub.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClusterVersions {
-    /// Resource version that a list of the saved objects has in a response to a reader. `None` if it is unknown.
+    /// Resource version that a reader gets when it lists the saved objects. `None` if it is unknown.
     pub list: Option<u64>,
-    /// Greatest version that readers may have. If `list` is a made-up version, only versions of the cluster itself
-    /// count. `None` if it is unknown.
+    /// Greatest resource version that readers may have. If the hub made up the version in `list`, this is the greatest
+    /// one below all made-up versions. `None` if it is unknown.
     pub greatest: Option<u64>,
 }
 
@@ -78,8 +78,8 @@ impl ClusterMarks {
         joined.fold(None, with).unwrap_or_default()
     }
 
-    /// Returns the greatest version that readers may have from something other than a change, such as a list. Each
-    /// later change has a greater one.
+    /// Returns the greatest resource version that readers may have received other than with a change, e.g. with a list.
+    /// Later changes must get greater versions.
     pub(crate) fn base(&self) -> Option<u64> {
         self.complete.max(self.floor)
     }
@@ -118,9 +118,8 @@ impl ClusterMarks {
         self.newest >= Some(version)
     }
 
-    /// Returns the limit above which a change keeps its own version, for changes of the partition with these marks.
-    /// Readers may already have the returned version. They would miss a change at or below it, so such a change needs
-    /// another version.
+    /// Returns the greatest resource version that readers may already have, for a change in the partition with these
+    /// marks. A change at or below this version would be missed, so it needs another version.
     pub(crate) fn base_of(&self, marks: &Marks) -> u64 {
         marks.complete.max(self.floor).unwrap_or(0)
     }

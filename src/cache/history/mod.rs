@@ -17,28 +17,29 @@
 //! # Versions of a cluster
 //!
 //! Readers of one cluster resume by the cluster's own resource versions ([`HistoryReader::locate`]). A change has the
-//! version of its object; a deletion has that of its event.
+//! version of its object; a deletion has the version of its watch event.
 //!
-//! A relist may find a deletion that has no event. It gets an unused version between the last complete version before
-//! the list and the version of the list. Such a version exists, because the deletion itself had one. If the cluster has
-//! several joined partitions, this is not possible, because the versions of their later changes are unknown. The
-//! deletion then gets a version that the hub makes up.
+//! A relist may find a deletion that has no watch event. The hub gives this deletion an unused version between the last
+//! complete version before the list and the version of the list. An unused one exists, because the deletion had one in
+//! the cluster. If the cluster has several joined partitions, this version could be that of a later change of another
+//! partition. The deletion then gets a version that the hub makes up.
 //!
-//! - The version of a change leads to the position after it.
-//! - Any other version leads to the position before the first change with a greater version. A list has such a version
-//!   only if it is greater than that of each change. Otherwise, the list has the version of the last change
-//!   ([`Snapshot::cluster_version`]).
-//! - A change at or below a version that readers may have would be missed. It gets a made-up version, above all that
-//!   readers may have. If a reader resumes from the version in the change's object instead, it may read the change
+//! - A reader that has the version of a change continues after that change.
+//! - A reader that has any other version continues before the first change with a greater version.
+//! - A list has the version up to which the state is complete, if that is above the versions of all changes. Otherwise,
+//!   it has the version of the last change ([`Snapshot::cluster_version`]).
+//! - A reader would miss a change whose version is not above its own. Such a change gets a made-up version, above all
+//!   versions that readers may have. A reader that resumes from the version in the object instead may read the change
 //!   again.
-//! - With one joined partition, made-up versions are far above those of the cluster: a reader that has one must list
-//!   after a restart. Once the cluster's own versions exceed those that readers have from the cluster, they are used
-//!   again, and readers must list. With several partitions, a made-up version is one above all that readers may have.
-//! - No two changes have the same version. After a restore of etcd, one partition may still process changes from before
-//!   the restore when another has later ones. Of two changes with the same version, the second gets a made-up one.
+//! - With one joined partition, made-up versions are far above those of the cluster. After a restart of the hub, a
+//!   reader that has such a version must list. The hub uses the cluster's versions again once they exceed all of them
+//!   that readers may have. Readers must then list, too.
+//! - With several joined partitions, a made-up version is the next number above all versions that readers may have.
+//! - No two changes have the same version. If the version of a change is already used, the change gets a made-up one.
+//!   This happens after a restore of etcd, if one partition is still at changes from before the restore.
 //! - Readers of the cluster expire (must list again) if a partition joins or leaves, or if a list has a lower version
-//!   than before. The latter happens after a restore of etcd, which uses versions again for other states. Therefore,
-//!   later versions are greater than all that readers may have.
+//!   than before. A lower version means that etcd was restored, and uses versions again for other states. Later changes
+//!   therefore get versions above all that readers may have.
 //! - In a new process, a restored cluster starts above all versions that readers may have. A reader can resume only if
 //!   it has the version of a list of the saved state, and the whole resource was saved at once.
 //!

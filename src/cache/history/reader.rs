@@ -33,7 +33,8 @@ struct History {
     is_closed: AtomicBool,
 }
 
-/// Cells that wake waiting readers: for each recorded step, the cell of its cluster.
+/// Cells that wake waiting readers. For each recorded step (a change, or an event that makes readers list again), the
+/// list has the cell of its cluster.
 pub(crate) type Cells = Vec<Arc<WatchCell<u64>>>;
 
 /// Scope of a reader: all clusters, one cluster, or selected informers.
@@ -174,7 +175,7 @@ impl HistoryReader {
     }
 
     /// Returns the position at which a reader of several clusters continues after the change with this fleet version.
-    /// The version may also be the saved one of the state that was restored from disk.
+    /// Also accepts the fleet version that the state restored from disk had in the process that saved it.
     ///
     /// # Errors
     /// [`PositionExpired`] if changes after it have been dropped.
@@ -191,7 +192,7 @@ impl HistoryReader {
     }
 
     /// Returns the position at which a reader with this resource version of a cluster continues. `base` is the greatest
-    /// resource version that readers may have from something other than a change, such as a list.
+    /// resource version that readers may have received other than with a change, e.g. with a list.
     pub(crate) fn locate(&self, cluster: &ClusterName, version: u64, base: u64) -> Result<HistoryCursor, LocateError> {
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
@@ -210,8 +211,8 @@ impl HistoryReader {
         HistorySubscription { history: self.clone(), cluster, is_own, changed }
     }
 
-    /// Returns a watcher of the cluster's changes and true or, if the window has none of that cluster, a watcher of all
-    /// changes and false.
+    /// Returns a watcher of the changes of `cluster`, and true. If `cluster` is `None` or not in the window, returns a
+    /// watcher of all changes, and false.
     fn cell_of(&self, cluster: Option<&ClusterName>) -> (Watcher<u64>, bool) {
         let window = self.0.window.read();
         match cluster.and_then(|name| window.cluster(name)) {
