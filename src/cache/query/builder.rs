@@ -277,7 +277,7 @@ impl Query {
         self.bounds
     }
 
-    /// Returns whether the query may scan every object, because no condition selects some by key or index.
+    /// Returns whether the query may scan every object, because no condition selects objects by name or index value.
     /// [`Snapshot::is_long`](crate::Snapshot::is_long) also considers the snapshot.
     #[must_use]
     pub fn is_scan(&self) -> bool {

@@ -16,11 +16,11 @@ pub(super) fn asks_owners(expr: &Expr) -> bool {
     }
 }
 
-/// Known properties of a set of objects, by which a condition may exclude all of them.
+/// Properties that all objects of a set have. A condition that fails for these properties excludes the whole set.
 pub(super) struct Known<'k> {
     pub(super) cluster: &'k ClusterName,
     pub(super) labels: &'k ClusterLabels,
-    /// Namespace of all objects of the set, if they have the same.
+    /// Namespace of all objects of the set; `None` if they may have different ones.
     pub(super) namespace: Option<&'k str>,
 }
 

@@ -7,11 +7,12 @@ use informer_hub_types::{ClusterName, Freshness, MemoryStep};
 pub struct Coverage {
     /// Name of the cluster.
     pub cluster: ClusterName,
-    /// Freshness of the stalest of the cluster's informers that contributed.
+    /// Freshness of the stalest of the cluster's informers that may have matching objects.
     pub freshness: Freshness,
-    /// Strictest memory step among these informers. A memory step is how much of its objects an informer keeps.
+    /// Strictest memory step among the cluster's informers that may have matching objects. A memory step is how much of
+    /// its objects an informer keeps.
     pub memory: MemoryStep,
-    /// Which part of the cluster's objects and of their fields is cached, for people: `namespace shop`, `without data`.
-    /// `None` if an informer caches all, or if no informer contributed.
+    /// Text that says which objects and fields the cluster's informers keep: `namespace shop`, `without data`. `None`
+    /// if one of the informers keeps everything, or if none may have matching objects.
     pub part: Option<String>,
 }

@@ -96,8 +96,8 @@ impl OwnerRef {
 /// The owners of an object, nearest first.
 #[derive(Debug)]
 pub struct OwnerChain {
-    /// Each owner is the controller of the object before it (the first: of the given object), or that object's first
-    /// owner if it has no controller.
+    /// Owners in order: the first owns the given object, and each further one owns the owner before it. If an object
+    /// has several owners, its controller is followed or, without a controller, its first owner.
     pub owners: Vec<Object>,
     /// Why the chain ends before its root; `None` if it is complete.
     pub broken: Option<OwnerChainError>,
@@ -109,7 +109,7 @@ pub enum OwnerChainError {
     /// The owner's kind is not watched.
     #[error("cannot look up {} {} {:?}: the hub has no cache of that kind", .0.api_version, .0.kind, .0.name)]
     Unwatched(OwnerRef),
-    /// The cache has no such object: it was deleted, or is not known yet.
+    /// The cache has no object with the name of the owner: it was deleted, or is not known yet.
     #[error("{} {} {:?} does not exist", .0.api_version, .0.kind, .0.name)]
     Missing(OwnerRef),
     /// The owner was replaced: the object that has its name now has another UID.

@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Returns the number of bodies of a slice.
+    /// Returns how many bodies a scan reads in one slice on `thread`.
     fn bodies(thread: &Thread) -> u64 {
         let mut pace = Pace::slice(thread);
         let mut bodies = 0;

@@ -188,8 +188,8 @@ impl Snapshot {
         Ok(Some(answer).filter(|answer| answer.end().is_none()))
     }
 
-    /// Continues an earlier answer from this snapshot, after its end ([`Answer::end`]). Apart from its limits, the
-    /// query must be the same as for that answer.
+    /// Answers a query from this snapshot, after `position`: the end ([`Answer::end`]) of an earlier answer. Only the
+    /// limits of `query` may differ from the query of the earlier answer.
     ///
     /// # Errors
     /// As [`Self::answer`].

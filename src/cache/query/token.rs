@@ -33,7 +33,8 @@ pub struct Fingerprint([u8; 16]);
 /// First byte of a token: its format version.
 const VERSION: u8 = 1;
 const TAG: usize = 16;
-/// Maximum length of a token, since Kubernetes limits the names in it. Longer texts are rejected without decoding.
+/// Maximum length of a token. Tokens are shorter, because Kubernetes limits the length of the names in them. Longer
+/// texts are rejected without decoding.
 const MAX_TEXT: usize = 2_048;
 
 impl Fingerprint {

@@ -15,7 +15,7 @@ use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Orig
 pub(super) struct Member<'s> {
     pub(super) id: PartitionId,
     pub(super) partition: &'s Partition,
-    /// Index of the informer's cluster among the selected ones, ordered by name.
+    /// Index of the informer's cluster among the selected clusters, which are ordered by name.
     pub(super) rank: usize,
     /// Whether the informer has every index in the query. Otherwise it cannot answer.
     pub(super) can_answer: bool,
@@ -147,8 +147,8 @@ impl<'s> View<'s> {
     }
 
     /// Returns whether another informer of the cluster has a newer state of the object than the informer `at` (an index
-    /// of `members`). If two informers have equally new states, that of the informer opened first counts. Must be
-    /// called for each match, because the newer state need not match.
+    /// of `members`). Of equally new states, that of the informer opened first counts. Must be called for each match:
+    /// if the newer state does not match, the object must not be in the answer.
     pub(super) fn is_superseded(&self, at: usize, stored: &StoredObject) -> bool {
         let members = self.clusters[self.members[at].rank].members.clone();
         members.len() > 1
@@ -217,7 +217,7 @@ fn staleness(freshness: &Freshness) -> (u8, i64) {
 /// Position after which an answer continues.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
-    /// Index of the cluster among the selected ones by name.
+    /// Index of the cluster among the selected clusters, which are ordered by name.
     pub(super) rank: usize,
     /// Key of the last object; `None` if its cluster is no longer selected, so that the answer continues with the next
     /// cluster.
