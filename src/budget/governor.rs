@@ -123,8 +123,8 @@ struct History {
 #[derive(Clone, Copy, Debug)]
 struct ObservedCost {
     step: MemoryStep,
-    /// Growth of the total memory in bytes, from the upgrade until it was reverted. At least the cost of an earlier
-    /// reverted upgrade, scaled to the present number of objects.
+    /// Growth of the total memory in bytes, from the upgrade until it was reverted. If an earlier reverted upgrade took
+    /// more (scaled to the present number of objects), that number is kept.
     grown: u64,
     /// Number of the informer's objects when its upgrade (to a step that keeps more) was reverted.
     objects: u64,
@@ -426,7 +426,8 @@ impl History {
         }
     }
 
-    /// Records how much memory a recent upgrade took that is being reverted.
+    /// Records how much memory the last upgrade took. Called when that upgrade is reverted; does nothing if it is older
+    /// than `pace.relapse`.
     fn record_cost(&mut self, total: u64, pace: &Pace, now: Instant) {
         let Some((_, step, before)) = self.improved.filter(|(at, ..)| now < *at + pace.relapse) else { return };
         let grown = total.saturating_sub(before).max(self.observed_cost(step));

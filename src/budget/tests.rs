@@ -300,5 +300,5 @@ proptest! {
     }
 }
 
-/// The governor's estimate of a head, in bytes.
+/// Bytes that the governor assumes for an object without its body.
 const HEAVIEST: u64 = 560;

@@ -22,8 +22,8 @@ use super::posting::{Location, PartitionId};
 use super::snapshot::Snapshot;
 use informer_hub_types::{ObjectKey, SharedStr, StoredObject};
 
-/// ID of a request for indices, unique within the process: a store recovered after a panic does not use the IDs of its
-/// predecessor again.
+/// ID of a request for indices, unique within the process. A store that is recovered after a panic does not reuse the
+/// IDs from before the panic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BuildId(u64);
 
@@ -240,8 +240,8 @@ impl Builds {
     /// which takes 1 to 2 ms. If there are more, threads apply them.
     const WRITER_MAX: usize = if cfg!(test) { 2 } else { 1_000 };
 
-    /// Maximum number of rounds in which threads catch up with the journal of writes. It is reached only if writes
-    /// outpace the threads. The writer then applies the rest.
+    /// Maximum number of rounds in which threads work off the journal of writes. After the last round, the writer
+    /// applies the remaining journal entries itself. The maximum is reached only if writes outpace the threads.
     const MAX_ROUNDS: u32 = if cfg!(test) { 4 } else { 16 };
 
     /// Returns the names of the indices that are queued or under construction.
@@ -344,7 +344,8 @@ impl Builds {
     }
 }
 
-/// Result of [`Builds::resume`]: more work, or the built indices and the names of the removed ones.
+/// Result of [`Builds::resume`]: more work, or the built indices and the names of the indices that were removed during
+/// the build.
 pub(super) enum Next {
     Work(Arc<IndexBuild>),
     Built(Vec<Computed>, Vec<SharedStr>),

@@ -6,10 +6,11 @@
 //!
 //! - *Store first.* The effects of a batch are in the published store before `process` is called.
 //! - *Batches.* client-go processes single keys or, since 1.35, up to 1,000. Here the caller decides.
-//! - *Failed batches* are counted and dropped, as in client-go; the store keeps their effects. After
-//!   [`ProcessError::Requeue`], a batch is processed again before later ones; client-go removed requeueing in 1.33. The
-//!   batch is not applied again, because the store would report no change: its recorded effects are processed again.
-//!   The same holds after a caught panic of `process`. The processed part is unknown, so the whole batch is repeated.
+//! - *Failed batches* are counted and dropped, as in client-go; the store keeps their effects.
+//! - *Repeated batches.* After [`ProcessError::Requeue`] or a caught panic of `process`, the batch is processed again
+//!   before later ones (client-go removed requeueing in 1.33). It is not applied to the store again, because the store
+//!   would report no change. Instead, `process` gets all recorded effects of the batch again, since it is unknown which
+//!   of them were processed.
 
 use std::error::Error;
 

@@ -15,11 +15,14 @@
 //!   for the last page. The store compares the list with its contents by the set of listed keys, as client-go's
 //!   `AtomicFIFO` does since 1.36. A list after the first one is published in one step.
 //! - *Deletions of unknown keys are kept*: only the store knows which keys exist.
-//! - *It has a watermark* ([`DeltaFifo::watermark`]): the version up to which everything has been popped. It stays before
-//!   a replaced delta until the state that replaced it has been popped.
+//! - *The queue has a watermark* ([`DeltaFifo::watermark`]): the resource version up to which all changes have been
+//!   popped. If a merge replaces a delta, the watermark stays before it until its replacement has been popped.
 //!
-//! Invariants: `keys` describes the deltas in `queue`. `queue` has as many list ends as `ends`, and `superseded` entries
-//! without a delta, none of them first. Arrivals increase. `bytes` is the sum of the bytes in `queue`.
+//! Invariants:
+//! - `keys` describes the deltas in `queue`, and `bytes` is the sum of their bytes.
+//! - `ends` has an element for each list end in `queue`, in the same order.
+//! - `superseded` is the number of entries in `queue` whose delta a merge has removed. The first entry is none of them.
+//! - The `arrival` numbers in `queue` increase.
 
 use std::collections::VecDeque;
 
@@ -31,11 +34,11 @@ use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVe
 /// An entry popped from the queue.
 #[derive(Debug)]
 pub enum Popped {
-    /// Deltas of one key, of which no other was queued between: oldest first.
+    /// Deltas of one key that follow each other in the queue, oldest first.
     Deltas(ObjectKey, Deltas),
     /// The end of a list: objects in the store that are not in `keep` are gone.
     ReplaceEnd {
-        /// Keys in the list, or added after it.
+        /// Keys that the list contains: all that it sent and did not delete again before its end.
         keep: HashSet<ObjectKey>,
         /// Resource version of the list.
         version: ResourceVersion,
@@ -55,9 +58,9 @@ struct Entry {
 
 #[derive(Debug)]
 enum EntryKind {
-    /// A delta, and the bytes that it counts.
+    /// A delta, and the bytes that it counts against the limit.
     Delta(Delta, usize),
-    /// Place of a delta that a merge has removed.
+    /// Empty place of a delta that a merge has removed. The watermark stops there.
     Superseded,
     /// End of a list. The first such entry in the queue belongs to the first element of `ends`.
     ReplaceEnd,
@@ -70,34 +73,35 @@ struct End {
     rewound: bool,
 }
 
-/// Queued deltas of one key: how many, and the arrivals of the last two.
+/// Queued deltas of one key: their number, and the `arrival` numbers of the last two.
 #[derive(Debug)]
 struct Queued {
     count: usize,
     last: u64,
-    /// `None` if unknown. It may have been popped.
+    /// `arrival` number of the last delta but one; `None` if unknown. That delta may have been popped.
     before_last: Option<u64>,
 }
 
-/// How a delta merges with the queued ones of its key.
+/// How a new delta merges with the queued deltas of its key.
 #[derive(Clone, Copy, Debug)]
 enum Merge {
-    /// The delta is queued.
+    /// No merge: the new delta is queued.
     None,
-    /// The delta is dropped, because it adds nothing to the last queued one.
+    /// The new delta is dropped, because it adds nothing to the last queued one.
     Drop,
-    /// The last queued delta is removed, and this one is queued.
+    /// The last queued delta is removed, and the new one is queued.
     Replace,
-    /// The last queued delta and this one are dropped: the object was added and deleted. The delta with this arrival
-    /// becomes the key's last one.
+    /// The new delta deletes the object that the last queued delta added: both are dropped. The value is the `arrival`
+    /// number of the queued delta before them, which becomes the last one of the key.
     Cancel(u64),
 }
 
-/// Watermark that stays until the state that replaced a delta has been popped.
+/// Lower watermark after a merge has removed a delta from the queue. It applies at least until the replacement of that
+/// delta has been popped.
 #[derive(Debug)]
 struct Hold {
     since: Option<ResourceVersion>,
-    /// Arrival of the replaced delta.
+    /// `arrival` number of the removed delta.
     arrival: u64,
 }
 
@@ -127,7 +131,7 @@ pub struct DeltaFifo {
     received: Option<ResourceVersion>,
     /// Number of entries queued since the queue was created.
     arrived: u64,
-    /// Deltas with an arrival below this one are not replaced.
+    /// Sealed deltas, which no merge may remove: those whose `arrival` number is below this one.
     sealed: u64,
     /// Number of [`EntryKind::Superseded`] in `queue`.
     superseded: usize,
@@ -289,7 +293,8 @@ impl DeltaFifo {
         self.enqueue(EntryKind::Delta(delta, bytes));
     }
 
-    /// Removes the queued delta with this arrival, and keeps its place for the watermark.
+    /// Removes the queued delta with this `arrival` number. An empty entry stays in its place, because the watermark
+    /// must stop there.
     fn supersede(&mut self, arrival: u64) {
         let Some(position) = position(&self.queue, arrival) else { return };
         if let EntryKind::Delta(_, bytes) = std::mem::replace(&mut self.queue[position].kind, EntryKind::Superseded) {
@@ -375,7 +380,8 @@ impl DeltaFifo {
         Some(kind)
     }
 
-    /// Removes superseded entries from the front of the queue, and holds the watermark there.
+    /// Removes superseded entries (whose delta a merge has removed) from the front of the queue. The watermark stays at
+    /// the first of them.
     fn skip_superseded(&mut self) {
         while let Some(first) = self.queue.front() {
             if first.arrival >= self.sealed {
@@ -393,7 +399,8 @@ impl DeltaFifo {
         self.hold = None;
     }
 
-    /// Removes superseded entries, except the first of each row, which is needed for the watermark.
+    /// Removes superseded entries (whose delta a merge has removed) from the queue. Of adjacent ones, the first stays,
+    /// because the watermark must stop there.
     fn drop_superseded(&mut self) {
         let (sealed, before) = (self.sealed, self.queue.len());
         let mut last = None;
@@ -480,12 +487,12 @@ fn cost(delta: &Delta) -> usize {
     delta.object.body_size() + DeltaFifo::OVERHEAD
 }
 
-/// Returns the position of the entry with this arrival; `None` if it was popped.
+/// Returns the index of the entry with this `arrival` number; `None` if it is no longer in the queue.
 fn position(queue: &VecDeque<Entry>, arrival: u64) -> Option<usize> {
     queue.binary_search_by_key(&arrival, |entry| entry.arrival).ok()
 }
 
-/// Returns the delta with this arrival; `None` if it is not in the queue.
+/// Returns the delta with this `arrival` number; `None` if it is no longer in the queue.
 fn delta_at(queue: &VecDeque<Entry>, arrival: u64) -> Option<&Delta> {
     match &queue[position(queue, arrival)?].kind {
         EntryKind::Delta(delta, _) => Some(delta),
@@ -493,11 +500,15 @@ fn delta_at(queue: &VecDeque<Entry>, arrival: u64) -> Option<&Delta> {
     }
 }
 
-/// Decides how a delta merges with the queued ones of its key.
+/// Decides how a new delta merges with the queued deltas of its key.
 ///
-/// Always: of two deletions of one object, the first is kept. If `is_crowded`: of two live states of one object, the
-/// newer is kept. A live state and a deletion of the same object are both dropped if a deletion precedes them. Deltas
-/// with an arrival below `sealed` stay.
+/// - A deletion is dropped if the last queued delta deletes the same object.
+/// - If `is_crowded`, a live state replaces an older live state of the same object, which is the last queued delta. A
+///   live state from a watch that is older than the queued one is dropped.
+/// - If `is_crowded`, a deletion and the last queued live state of the same object cancel each other if the delta
+///   before them is a deletion.
+///
+/// Queued deltas whose `arrival` number is below `sealed` are not removed.
 fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta, is_crowded: bool, sealed: u64) -> Merge {
     let is_deletion = delta.kind == DeltaKind::Deleted;
     if !is_crowded && !is_deletion {

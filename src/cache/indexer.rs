@@ -24,8 +24,8 @@ use informer_hub_types::{
 ///
 /// Any number of threads may write and read. Writes are serialized, and each is published before it returns; readers
 /// never wait. Unlike an informer's store, every write takes effect: versions and UIDs are not compared, and no
-/// notifications are sent. A write costs logarithmic time in the number of objects, plus the index functions. Those
-/// must not write to the indexer.
+/// notifications are sent. A write costs logarithmic time in the number of objects, plus the time of the index
+/// functions. An index function must not write to the indexer.
 pub struct Indexer<K = Dynamic> {
     store: Mutex<Store>,
     partition: PartitionId,

@@ -1,7 +1,7 @@
 //! Declared and computed indices of a store: the locations of the objects that have each index value.
 //!
-//! Invariant: the posting of an index value has exactly the locations of the objects with this value. A declared index
-//! takes the values from the entries of the object, a computed index from its function. No posting is empty.
+//! Invariant: the posting of an index value has exactly the locations of the objects with this value. No posting is
+//! empty. For a declared index, the decoder has stored the values with the object; a computed index calls its function.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::posting::{Location, PartitionId, Posting};
 use super::values::Values;
 use informer_hub_types::{FieldPath, ObjectKey, SharedStr, StoredObject};
 
-/// Number of entries up to which linear search is used; longer slices are sorted first.
+/// Maximum length of a slice that `missing_from` searches linearly; longer slices are sorted first.
 const LINEAR_SEARCH_MAX: usize = 16;
 
 /// Returns the `entries` that are not in `other`, in order. An apiserver does not limit the values of an object, so the

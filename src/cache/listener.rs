@@ -146,8 +146,8 @@ impl ListenerQueue {
         self.origin = origin;
     }
 
-    /// Queues notifications for the effects of a batch; repeated objects only with `resync`. Ignores a batch that was
-    /// offered before.
+    /// Queues notifications for the effects of a batch. Ignores a batch that was offered before. Effects that only
+    /// repeat an unchanged object are ignored unless `resync` is set.
     pub fn offer(&mut self, number: u64, applied: &[Applied], resync: bool) {
         if number <= self.last_batch {
             return;
@@ -233,8 +233,9 @@ impl ListenerQueue {
         usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
     }
 
-    /// Returns whether exactly one notification of the key waits. An initial addition that is alone belongs to the
-    /// present object of the key. If others wait before it, it belongs to a successor.
+    /// Returns whether exactly one notification of the key waits. If this is an initial addition, it is that of the
+    /// present object of the key. An initial addition behind other notifications is that of a successor (a later object
+    /// with the same key).
     fn is_first(&self, key: &ObjectKey) -> bool {
         self.by_key.as_ref().and_then(|by_key| by_key.get(key)).is_some_and(|numbers| numbers.len() == 1)
     }
@@ -246,8 +247,8 @@ impl ListenerQueue {
         matches!(self.slot(before), Some(Some(Notification::Deleted { .. })))
     }
 
-    /// Counts a waiting notification and a newer one that cancelled each other. Also forgets the slot of the waiting
-    /// one, which the caller has emptied.
+    /// Records that a waiting notification and a newer one cancelled each other. The caller has emptied the slot of the
+    /// waiting notification (`number`), and does not queue the newer one.
     fn cancel(&mut self, key: &ObjectKey, number: u64) {
         self.live -= 1;
         self.merged += 2;

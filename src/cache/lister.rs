@@ -103,7 +103,8 @@ impl<K> NamespaceLister<K> {
     }
 }
 
-/// Lists by labels; skips label tests that cannot change the result.
+/// Returns the objects that `query` and `labels` select; empty if the query fails. Labels are tested only if `labels`
+/// can exclude objects.
 fn list<K>(reader: &IndexReader<K>, query: Query, labels: &LabelSelector) -> Vec<Object<K>> {
     if labels.matches_nothing() {
         return Vec::new();

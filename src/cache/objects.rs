@@ -241,7 +241,7 @@ impl<'t> Run<'t> {
         self.filters.iter().zip(self.objects).filter_map(may)
     }
 
-    /// Returns the objects, each with whether its labels may match. Reads only their label filters.
+    /// Returns the objects, each with a flag: whether its labels may match the selector. Reads only their label filters.
     pub(super) fn judged(self, needs: &LabelNeeds) -> impl Iterator<Item = (&'t Arc<StoredObject>, bool)> {
         let judged = |(filter, object): (&LabelFilter, &'t Option<Arc<StoredObject>>)| {
             Some((object.as_ref()?, !needs.rule_out(*filter)))
@@ -268,8 +268,9 @@ pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
     Bound::Unbounded
 }
 
-/// Converts one bound of a key range to a position in the tree: a key, and a flag whether the position is after that
-/// key. For an included key, the flag is `behind`; for an excluded key, its opposite. `None` if the range is unbounded.
+/// Converts a bound of a key range to a position in the tree: a key, and whether the position is after that key.
+/// `behind` is false for the start of the range and true for its end: an included start is before its key, an included
+/// end after it. `None` if the range is unbounded.
 fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
     match bound {
         Bound::Unbounded => None,
@@ -288,7 +289,8 @@ pub(super) enum Change<'t> {
 }
 
 impl Objects {
-    /// Returns whether both are the same tree, not written since one was cloned from the other.
+    /// Returns whether `self` and `other` share one tree, because one is a clone of the other and neither was written
+    /// since. True also if both are empty.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.tree.is_same(&other.tree)
     }
@@ -355,8 +357,8 @@ impl Objects {
         next.is_some_and(|object| object.key().namespace() == Some(namespace))
     }
 
-    /// Clears the cached namespaces; clones keep theirs. Call it even if they are not computed: clones share the cell,
-    /// and one of them may fill it at any time.
+    /// Clears the cached namespaces of this tree; its clones keep theirs. Must be called even if nothing is cached:
+    /// clones share the cache, and one of them may fill it at any time.
     fn forget_namespaces(&mut self) {
         match Arc::get_mut(&mut self.namespaces) {
             Some(own) => drop(own.take()),

@@ -48,8 +48,8 @@ enum Fitness {
     Untrained,
     /// Built-in dictionary of the kind.
     Builtin {
-        /// Resource that has one built-in dictionary per encoding (JSON, protobuf). If most objects have the other
-        /// encoding, its dictionary is used instead. `None` in tests.
+        /// Built-in dictionaries of the resource, one for each encoding (JSON, protobuf). Before the first body is
+        /// packed, `dictionary` becomes that of the encoding that most objects have. `None` in tests.
         kind: Option<&'static Kind>,
         dictionary: Arc<Dictionary>,
         /// Uncompressed bytes of the bodies packed so far. While it is 0, a round first checks whether the dictionary

@@ -62,7 +62,7 @@ impl Snapshot {
         self.partitions.insert(id, Arc::new(partition));
     }
 
-    /// Adds a partition of another snapshot, for the informer that continues it.
+    /// Adds a partition of another snapshot under the given ID. The informer `origin` continues to fill it.
     pub(super) fn adopt(&mut self, id: PartitionId, partition: Partition, origin: Arc<Origin>) {
         self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Arc::default());
         self.partitions.insert(id, Arc::new(partition.continue_as(origin)));

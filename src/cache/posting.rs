@@ -31,8 +31,9 @@ impl Location {
 /// Set of the locations of the objects that have one index value; never empty. Each location costs one reference to a
 /// key. Keys in a chunk store their partition once if it is the same for all.
 ///
-/// Most values have one or few objects: those need no allocation, or a single exact one. Larger sets are a persistent
-/// tree of chunks. An update of a set with a million locations then copies one path of the tree and one chunk.
+/// Most values have one or few objects. A set of one location needs no allocation, and a set of few needs a single
+/// allocation of exact size. Larger sets are a persistent tree of chunks. An update of a set with a million locations then copies
+/// one path of the tree and one chunk.
 #[derive(Clone, Debug)]
 pub(super) enum Posting {
     One(Location),
