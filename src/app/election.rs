@@ -317,8 +317,8 @@ impl SharedElection {
         has_resigned
     }
 
-    /// If this process led, logs that it releases the lease, and notifies the reconciler of its new role. The release is
-    /// then not also logged as the loss of the lease.
+    /// If this process led, logs that it releases the lease, and notifies the reconciler of its new role. The release
+    /// is then not also logged as the loss of the lease.
     fn note_release(&self, state: &mut ElectionState) {
         if std::mem::take(&mut state.was_leader) {
             tracing::info!(

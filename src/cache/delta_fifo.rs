@@ -1,5 +1,5 @@
-//! Queue of deltas between a reflector and its processor: in order of arrival, as client-go's RealFIFO (its default since
-//! 1.33), with the merges of DeltaFIFO (its default before).
+//! Queue of deltas between a reflector and its processor: in order of arrival, as client-go's RealFIFO (its default
+//! since 1.33), with the merges of DeltaFIFO (its default before).
 //!
 //! Differences from client-go, and their reasons:
 //! - *In order, and bounded.* All deltas leave in the order in which they arrived, so the store passes through the states

@@ -241,7 +241,8 @@ impl<'t> Run<'t> {
         self.filters.iter().zip(self.objects).filter_map(may)
     }
 
-    /// Returns the objects, each with a flag: whether its labels may match the selector. Reads only their label filters.
+    /// Returns the objects, each with a flag: whether its labels may match the selector. Reads only their label
+    /// filters.
     pub(super) fn judged(self, needs: &LabelNeeds) -> impl Iterator<Item = (&'t Arc<StoredObject>, bool)> {
         let judged = |(filter, object): (&LabelFilter, &'t Option<Arc<StoredObject>>)| {
             Some((object.as_ref()?, !needs.rule_out(*filter)))

@@ -58,7 +58,8 @@ enum Fitness {
         /// Value of `packed` at which a dictionary of the resource's own objects is tried.
         trial_at: usize,
     },
-    /// An empty dictionary, never trained: a trained one would have parts of confidential objects (Secrets, ConfigMaps).
+    /// An empty dictionary, never trained: a trained one would have parts of confidential objects (Secrets,
+    /// ConfigMaps).
     Confidential {
         dictionary: Arc<Dictionary>,
     },
@@ -255,8 +256,8 @@ impl Packing {
         self.trainings
     }
 
-    /// Returns the limit in bytes on uncompressed objects while a first list is read. It grows with the packed bytes, so
-    /// that large stores are packed in fewer rounds.
+    /// Returns the limit in bytes on uncompressed objects while a first list is read. It grows with the packed bytes,
+    /// so that large stores are packed in fewer rounds.
     #[must_use]
     pub fn list_limit(&self) -> usize {
         let lacks_samples = match &self.fitness {

@@ -32,8 +32,8 @@ impl Location {
 /// key. Keys in a chunk store their partition once if it is the same for all.
 ///
 /// Most values have one or few objects. A set of one location needs no allocation, and a set of few needs a single
-/// allocation of exact size. Larger sets are a persistent tree of chunks. An update of a set with a million locations then copies
-/// one path of the tree and one chunk.
+/// allocation of exact size. Larger sets are a persistent tree of chunks. An update of a set with a million locations
+/// then copies one path of the tree and one chunk.
 #[derive(Clone, Debug)]
 pub(super) enum Posting {
     One(Location),

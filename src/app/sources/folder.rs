@@ -110,8 +110,8 @@ impl Folder {
         Self { source, path, contexts, seen: Listing::new(), read: BTreeMap::new() }
     }
 
-    /// Reads each changed file of the new poll `now` that had the same time and size at the poll before. Returns whether
-    /// any file was read or removed.
+    /// Reads each changed file of the new poll `now` that had the same time and size at the poll before. Returns
+    /// whether any file was read or removed.
     fn update(&mut self, now: Listing) -> bool {
         let before = self.read.len();
         self.read.retain(|file, _| now.contains_key(file));

@@ -14,8 +14,8 @@ pub(crate) struct Marks {
     pub(crate) newest: Option<u64>,
     /// Fleet version (change number over all clusters) and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
-    /// Resource version of the cluster from which the hub uses the cluster's own versions again. Until then, it makes up
-    /// the versions of changes, because readers may already have the next versions of the cluster. `None` if no
+    /// Resource version of the cluster from which the hub uses the cluster's own versions again. Until then, it makes
+    /// up the versions of changes, because readers may already have the next versions of the cluster. `None` if no
     /// versions are made up now.
     pub(crate) until: Option<u64>,
 }
