@@ -250,7 +250,8 @@ impl ElectionSet {
         }
     }
 
-    /// Waits until all leases have been read; returns the progress of all sinks.
+    /// In a fleet, waits until the leases of all sinks have been read, and returns the published progress of the sinks.
+    /// With `[ha]`, returns no progress at once.
     #[cfg(feature = "fleet")]
     pub(super) async fn first_delivered(&self) -> Delivered {
         let mut delivered = Delivered::default();
