@@ -22,9 +22,9 @@ use informer_hub_types::{
 pub struct IndexReader<K = Dynamic> {
     published: Arc<ArcSwap<Snapshot>>,
     clusters: ClusterSelector,
-    /// Restricts the selected clusters to this one.
+    /// The only cluster to read from; `None` for all selected clusters.
     only: Option<ClusterName>,
-    /// Restricts the result to informers of this scope.
+    /// Scope of the informers whose objects are read; `None` for informers of any scope.
     scope: Option<Scope>,
     kind: PhantomData<fn() -> K>,
 }
@@ -36,7 +36,7 @@ impl<K> IndexReader<K> {
         Self { published, clusters, only: None, scope: None, kind: PhantomData }
     }
 
-    /// Restricts the reader to one cluster. It is empty if that cluster is not selected.
+    /// Returns a reader of this one cluster. The reader finds nothing if the cluster is not selected.
     #[must_use]
     pub fn cluster(&self, cluster: &ClusterName) -> Self {
         let selected = self.only.as_ref().is_none_or(|only| only == cluster);
@@ -45,8 +45,8 @@ impl<K> IndexReader<K> {
         Self { only: Some(cluster.clone()), scope, ..Self::new(published, clusters) }
     }
 
-    /// Restricts the reader to informers of exactly this scope. A subscriber of one namespace then does not see objects
-    /// that other informers watch elsewhere.
+    /// Restricts the reader to informers of exactly this scope. Objects that only informers of other scopes watch are
+    /// then invisible, for example to a subscriber of one namespace.
     #[must_use]
     pub fn of_informers(self, scope: Scope) -> Self {
         Self { scope: Some(scope), ..self }
@@ -146,7 +146,7 @@ impl<K> IndexReader<K> {
         Ok(found.into_iter().map(Object::cast).collect())
     }
 
-    /// Answers a query from the last published state, and returns its objects.
+    /// Answers a query from the last published snapshot, and returns the objects of the answer.
     pub(super) fn find(&self, query: Query) -> Result<Vec<Object<K>>, QueryError> {
         self.find_in(&self.snapshot(), query)
     }

@@ -22,9 +22,10 @@ fn number(version: Option<&ResourceVersion>) -> Option<u64> {
 }
 
 impl Store {
-    /// Records the versions under which an earlier process saved the present state, so that readers of that process can
-    /// resume. The store must hold the complete saved state. The next change drops these versions;
-    /// [`Self::keep_history`] uses them up.
+    /// Sets the versions under which an earlier process saved the present state. With them, readers of the earlier
+    /// process can resume. The store must hold the complete saved state.
+    ///
+    /// The versions are dropped at the next change, or when [`Self::keep_history`] has used them.
     pub fn set_saved_version(&mut self, saved: SavedVersion, clusters: BTreeMap<ClusterName, ClusterVersions>) {
         self.saved_version = Some((saved, clusters));
     }
@@ -35,11 +36,11 @@ impl Store {
         self.saved_version.as_ref().map(|(saved, _)| *saved)
     }
 
-    /// Starts to record recent changes and to count versions. The present objects get the version `base`, and later
-    /// changes get greater ones. Call it once, before readers use versions.
+    /// Starts to record recent changes and to count fleet versions (versions over all clusters). The present objects
+    /// get the fleet version `base`, and later changes get greater ones. Call it once, before readers use versions.
     ///
-    /// `base` should exceed the versions of earlier processes, for example the present time in microseconds. If the
-    /// saved version is not less than `base`, the version after it is used instead.
+    /// `base` should exceed the fleet versions of earlier processes, for example the present time in microseconds. If
+    /// the saved fleet version is not less than `base`, counting starts at the version after it.
     pub fn keep_history(&mut self, limits: HistoryLimits, base: u64, now: Instant) {
         let (saved, clusters) = self.saved_version.take().unzip();
         let base = base.max(saved.map_or(0, |saved| saved.version.saturating_add(1)));
@@ -224,9 +225,10 @@ impl Store {
         self.history().is_some_and(|history| history.has_used(cluster, version))
     }
 
-    /// Returns the resource versions that are taken, so that a deletion which the hub did not observe gets a different
-    /// one. Taken are the versions of recorded changes and of the partition's objects. Objects whose version the
-    /// apiserver sent with a change in `drafts` do not count.
+    /// Returns the resource versions that are in use, so that the hub can give another one to a deletion that it did
+    /// not observe. These are the versions of recorded changes and of the partition's objects.
+    ///
+    /// Versions that the apiserver sent with the changes in `drafts` count only if a recorded change has them.
     fn used_versions(&self, cluster: &ClusterName, partition: &Partition, drafts: &[Draft]) -> HashSet<u64> {
         let received: HashSet<_> = drafts.iter().filter_map(Draft::received).collect();
         let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
@@ -265,8 +267,8 @@ impl Store {
         self.step(cluster, Step::Push { entry: Entry::Change(Arc::new(change)), bytes });
     }
 
-    /// Records the end of a list. All readers of the cluster must list again if the list's version is lower than
-    /// before, or if the resource or its CRD changed.
+    /// Records the end of a list with version `list`. All readers of the cluster must list again in two cases: the
+    /// partition was complete up to a greater version before, or the resource or its CRD changed.
     fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
         let cluster = partition.origin().cluster.clone();
         let continued = partition.marks.complete.filter(|complete| list >= *complete);
@@ -386,8 +388,8 @@ impl Store {
     /// it in the partition as the greatest version given to readers.
     ///
     /// If the cluster has no other partition, the made-up version is at least `MADE_UP`, far above all versions of an
-    /// apiserver. Later processes thereby recognize it. The hub uses the apiserver's versions again once they exceed
-    /// all of them that readers may have.
+    /// apiserver. Later processes thereby recognize it. The hub returns to versions of the apiserver once they exceed
+    /// every version of the apiserver that readers may have.
     ///
     /// With several partitions, the made-up version is only the next greater number. A far greater one could stay in
     /// use forever: to end it, all partitions must be complete up to one version at the same time.

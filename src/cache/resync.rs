@@ -1,21 +1,21 @@
-//! Schedule of resyncs: client-go's resync periods. Times are passed in.
+//! Schedule of resyncs: client-go's resync periods. Reads no clock: the caller passes the time.
 //!
 //! All resyncs of one informer fall on ticks of one timer, at the shortest requested period. On a tick, the stored
 //! objects are repeated to every listener that is due. A listener waits at most one tick longer than its period. The
 //! delay does not add up, because the next resync is counted from the scheduled time of the last one. If several
 //! resyncs are missed during a stall, only one follows.
 //!
-//! Differences from client-go: its timer keeps the shortest period requested before the informer started, and raises
-//! periods that are requested later to it. It also counts a listener's period from the actual tick, which rounds the
-//! period up to a multiple of the timer's.
+//! Differences from client-go: its timer keeps the shortest period requested before the informer started. A shorter
+//! period that is requested later is raised to the timer's. client-go also counts a listener's period from the actual
+//! tick, which rounds the period up to a multiple of the timer's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Resync schedule of one informer's listeners, by `Id`. Does no I/O and reads no clock. A tick of the timer visits all
-/// listeners.
+/// Resync schedule of one informer's listeners; `Id` identifies a listener. Does no I/O and reads no clock. A tick of
+/// the timer visits all listeners.
 #[derive(Debug)]
 pub struct ResyncSchedule<Id> {
     listeners: BTreeMap<Id, Listener>,
@@ -61,7 +61,8 @@ impl<Id: Ord> ResyncSchedule<Id> {
         self.listeners.values().map(|listener| listener.period).min()
     }
 
-    /// Returns the period of a listener, at least [`Self::MIN_PERIOD`]; `None` without resyncs.
+    /// Returns the resync period of a listener, at least [`Self::MIN_PERIOD`]; `None` if the listener requested no
+    /// resyncs.
     #[must_use]
     pub fn period_of(&self, id: &Id) -> Option<Duration> {
         self.listeners.get(id).map(|listener| listener.period)

@@ -44,7 +44,7 @@ pub struct Partition {
     /// complete.
     pub(super) is_indexed: bool,
     pub(super) objects: Objects,
-    /// Total bytes of the bodies' JSON.
+    /// Total size of the kept bodies' JSON before compression, in bytes.
     pub(super) plain_bytes: u64,
     /// Whether the bodies (JSON) of new objects are dropped to save memory.
     pub(super) bare: bool,
@@ -69,7 +69,7 @@ pub struct Partition {
     pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
     pub(super) outbox: Option<Outbox>,
-    /// Progress of a list after the first one.
+    /// Whether a list after the first one is running, and how its changes are published.
     pub(super) relist: Relist,
     /// Resource versions of the partition that decide from which versions its readers can resume.
     pub(super) marks: Marks,
@@ -138,7 +138,7 @@ impl Partition {
         Self { converting: is_other.then_some(0).or(self.converting), origin, resume, relist, ..self }
     }
 
-    /// Stores an object, without its body if none are kept.
+    /// Stores an object. Drops its body if the partition keeps only metadata.
     pub(super) fn put(&mut self, object: &Arc<StoredObject>) {
         let object = if self.bare { Arc::new(object.without_body()) } else { Arc::clone(object) };
         self.plain_bytes += object.plain_size() as u64;
@@ -233,7 +233,7 @@ impl Partition {
         self.objects.range(start, Bound::Unbounded)
     }
 
-    /// Returns the objects of a namespace, by name. A range of the tree; uses no index.
+    /// Returns the objects of a namespace, by name. Reads a range of the objects' tree, without an index.
     pub fn in_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = &'s Arc<StoredObject>> {
         let first = ObjectKey::new(namespace, "");
         self.objects
@@ -269,8 +269,8 @@ pub struct Snapshot {
     pub(super) next_partition: u32,
     /// Fleet version (change number over all clusters) of the last change.
     pub(super) version: u64,
-    /// Greatest resource version that the store has made up for changes without a usable one from the apiserver; zero
-    /// if none.
+    /// Greatest resource version that the store has made up, for changes for which the apiserver sent no usable
+    /// version; zero if it has made up none.
     pub(super) made_up: u64,
     /// Recent changes; `None` if the store does not record them.
     pub(super) history: Option<HistoryReader>,
@@ -364,8 +364,8 @@ impl Snapshot {
         names
     }
 
-    /// Returns whether an index covers a partition: its informer declares it, or it is computed, which covers every
-    /// object.
+    /// Returns whether an index covers a partition: the partition's informer declares the index, or the index is
+    /// computed. Computed indices cover all objects.
     #[must_use]
     pub(crate) fn has_index(&self, partition: &Partition, index: &str) -> bool {
         self.indices.is_computed(index) || partition.declares(index)

@@ -57,7 +57,8 @@ impl Store {
         &self.published
     }
 
-    /// Opens the partition of an informer, or finds it again after a restart of the informer.
+    /// Opens the partition of an informer, and returns its ID. If the informer already has a partition, as after a
+    /// restart, returns the ID of this partition.
     pub fn open(
         &mut self,
         origin: Arc<Origin>,
@@ -396,7 +397,8 @@ impl Store {
         }
     }
 
-    /// Returns the resource version of a partition's last complete list or, if a program writes it, of the last write.
+    /// Returns the resource version of a partition's last complete list. If a program writes the partition, not an
+    /// informer, returns the version of the last write.
     #[must_use]
     pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
         self.next.partition(id).and_then(|partition| partition.version.clone())
@@ -412,8 +414,8 @@ impl Partition {
     }
 
     /// Sets the resource version up to which the visible state is complete, and from which a watch may resume. Sets
-    /// none if an object was deleted at a newer version. A watch would add that object again, and delete it only when
-    /// it repeats the deletion.
+    /// `None` if an object was deleted at a newer version. A watch from the older version would add the object again
+    /// until it repeats the deletion.
     fn complete_up_to(&mut self, version: Option<ResourceVersion>) {
         if let Some(complete) = &version {
             self.deleted.take_if(|deleted| !deleted.newer_than(complete));

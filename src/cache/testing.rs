@@ -188,7 +188,7 @@ impl Informer {
         contents_of(self.partition().iter())
     }
 
-    /// As [`Self::contents`], including staged changes.
+    /// Returns the objects including staged changes, e.g. `a@1 b@2`.
     #[must_use]
     pub fn newest_contents(&self) -> String {
         contents_of(self.partition().newest_objects().iter())

@@ -17,7 +17,7 @@ use runs::Runs;
 /// Maximum number of children of an inner node. A leaf has at most about half as many entries. Wider inner nodes make
 /// the tree one level lower.
 pub(super) const WIDTH: usize = 32;
-/// Number of entries or children up to which merging with a neighbour is tried.
+/// Maximum size (entries or children) of a node that is merged with a neighbour, if both fit into one node.
 const MERGE_MAX: usize = 6;
 
 /// Array inside a node, of which the first elements are filled. The node stores how many. A vector would need another
@@ -48,7 +48,7 @@ pub(super) fn join<T: Clone>(slots: &mut [T], len: usize, next: &[T], next_len: 
     slots[len..len + next_len].clone_from_slice(&next[..next_len]);
 }
 
-/// A non-empty ordered sequence of entries.
+/// Leaf of a tree: a non-empty ordered sequence of entries.
 pub(super) trait Leaf: Clone {
     /// A key to find.
     type Probe<'w>: Copy;
@@ -78,7 +78,7 @@ pub(super) trait Leaf: Clone {
     fn insert(&mut self, at: usize, item: Self::Item);
     /// Replaces the entry at a position.
     fn replace(&mut self, at: usize, item: Self::Item) -> Self::Old;
-    /// Removes an entry.
+    /// Removes the entry at a position.
     fn remove(&mut self, at: usize) -> Self::Old;
     /// Keeps the entries before a position and returns the others.
     fn split_off(&mut self, at: usize) -> Self;
@@ -89,7 +89,7 @@ pub(super) trait Leaf: Clone {
     /// Returns the bound (lower limit of the keys) that separates this leaf from the one before it: that of its first
     /// entry.
     fn bound(&self) -> Self::Bound;
-    /// Prepares bounds for [`Self::route`].
+    /// Converts bounds to the form that [`Self::route`] searches.
     fn routes(bounds: &[Self::Bound]) -> Self::Routes;
     /// Returns the index of the child that may have a key, which is the number of bounds that are not greater than the
     /// key.
@@ -137,8 +137,8 @@ impl<L: Leaf> Clone for Inner<L> {
 enum Insertion<L: Leaf> {
     Replaced(L::Old),
     Added,
-    /// The node was full and was split. The fields are the new right neighbour, and the bound that separates it from
-    /// the node.
+    /// The node was full and was split. The fields are the bound between the node and its new right neighbour, and
+    /// this neighbour.
     Split(L::Bound, Node<L>),
 }
 
@@ -165,7 +165,7 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Removes an entry.
+    /// Removes the entry with a key, and returns what the caller needs of it; `None` if there is no such entry.
     fn remove(&mut self, probe: L::Probe<'_>) -> Option<L::Old> {
         match self {
             Self::Leaf(leaf) => leaf.find(probe).map(|at| Arc::make_mut(leaf).remove(at)),
@@ -362,7 +362,7 @@ impl<L: Leaf> Tree<L> {
         self.len
     }
 
-    /// Returns the leaf and the position of an entry.
+    /// Returns the leaf with the entry of the key `probe`, and the entry's position; `None` if there is no such entry.
     pub(super) fn find(&self, probe: L::Probe<'_>) -> Option<(&L, usize)> {
         let mut node = self.root.as_ref()?;
         loop {

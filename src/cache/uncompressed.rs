@@ -62,9 +62,9 @@ impl Uncompressed {
         self.list_limit.map_or(self.limit, |lower| lower.min(self.limit))
     }
 
-    /// Adds a new object. Its size counts towards the limits. During a first list, the size does not include JSON that
-    /// readers may make of the object: few objects are read that early, and a greater size would cause smaller,
-    /// costlier rounds of compression.
+    /// Adds a new object, whose size counts towards the limits. The size includes the JSON that readers may make of a
+    /// protobuf body, except during a first list. Few objects are read that early, and a greater size would cause
+    /// smaller, costlier rounds of compression.
     pub fn add(&mut self, object: Arc<StoredObject>) {
         let bytes = if self.is_listing() { object.body_size() } else { object.weight() };
         self.bytes += bytes;
@@ -76,7 +76,7 @@ impl Uncompressed {
         self.list_limit.is_some()
     }
 
-    /// Returns whether an informer is reading its first list.
+    /// Returns whether the uncompressed bytes exceed the limit, so that the oldest objects should be compressed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.bytes > self.current_limit()
@@ -106,14 +106,17 @@ impl Uncompressed {
         self.aging = 0;
     }
 
-    /// Removes the oldest objects from the queue until it uses at most half of the limit; during a first list, removes
-    /// all. Returns those of them that the cache or a reader still uses, to be compressed. They count towards the
+    /// Removes the oldest objects from the queue until its bytes are at most half of the limit. During a first list,
+    /// removes all objects.
+    ///
+    /// Returns the removed objects that the cache or a reader still uses, to be compressed. These count towards the
     /// limits until [`Self::aged`] is called.
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
         self.take_down_to(if self.is_listing() { 0 } else { self.limit / 2 })
     }
 
-    /// Removes every object, after a time without changes, and returns those that the cache or a reader still uses.
+    /// Removes all objects, and returns those that the cache or a reader still uses, to be compressed. For a cache that
+    /// has not changed for some time.
     pub fn take_all(&mut self) -> Vec<Arc<StoredObject>> {
         let all = self.take_down_to(0);
         self.objects = VecDeque::new();
@@ -162,7 +165,7 @@ pub fn pack_all<'o>(
     pack_with(&mut Packer::new(dictionary, totals), aged)
 }
 
-/// Packs objects like [`pack_all`], with a given packer.
+/// Packs (compresses) objects with `packer`. Yields to other threads every 24 KiB, as [`pack_all`] does.
 pub(super) fn pack_with<'o>(packer: &mut Packer, aged: impl IntoIterator<Item = &'o Arc<StoredObject>>) -> PackOutcome {
     let mut since = 0;
     for object in aged {

@@ -1,5 +1,5 @@
-//! Versions for readers that list a snapshot and then watch from it: the fleet version, and per cluster the resource
-//! versions.
+//! Versions that readers get when they list a snapshot, and from which they then watch: the fleet version (version over
+//! all clusters), and the resource version of each cluster.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl Snapshot {
         self.partitions_of(cluster).len() <= 1
     }
 
-    /// Returns the clusters that have [`Self::joined_partitions`], by name.
+    /// Returns the clusters in which the first list of at least one informer is complete, by name.
     pub fn joined_clusters(&self) -> impl Iterator<Item = &ClusterName> {
         self.clusters().map(|(name, _)| name).filter(|name| self.joined_partitions(name).next().is_some())
     }
@@ -137,7 +137,7 @@ impl Before {
     }
 }
 
-/// Returns the less current one of two states.
+/// Returns the worse of two freshness states. From worst to best: missing, stale for longer, stale for less time, synced.
 fn less_current(one: Freshness, other: Freshness) -> Freshness {
     match (&one, &other) {
         (Freshness::Missing, _) | (_, Freshness::Synced) => one,

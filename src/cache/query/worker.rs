@@ -1,5 +1,5 @@
-//! Work of one thread on a query. For each object it examines the head (metadata and index values), and the body (JSON)
-//! only if the head does not decide.
+//! Work of one thread on a query. For each object it examines the head (metadata and index values). It reads the body
+//! (JSON) only if the head does not show whether the object matches.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ pub(super) struct Worker<'j, 's> {
     order: &'j Order<'j, 's>,
     progress: &'j Progress,
     memo: RefCell<LabelMemo>,
-    /// Finds out which paths of the query's condition exist in bodies, because the answer names paths that no body had.
-    /// `None` if the condition has no paths, or once every path was found.
+    /// Finds paths of the query's condition in bodies: the answer names the paths that exist in no body. `None` if the
+    /// condition has no paths, or once each path was found in some body.
     watched: Option<Extractor>,
     seen: Vec<bool>,
 }
@@ -190,8 +190,8 @@ impl<'j, 's> Worker<'j, 's> {
     }
 }
 
-/// Counts one matching object for `count by` and `distinct`: once for each distinct value of its first column, or under
-/// `null` if the object has no value.
+/// Counts one matching object for `count by` and `distinct`, by the query's first column. An object counts once for
+/// each distinct value that it has there, or under `null` if it has none.
 fn count(values: &[Values], found: &mut PieceMatches) {
     found.tally.output.note(values);
     let values = values.first().map_or(&[][..], |values| values);

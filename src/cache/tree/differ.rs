@@ -97,7 +97,7 @@ impl<'t, L: Leaf> Cursor<'t, L> {
         }
     }
 
-    /// Returns the next entry.
+    /// Returns the entry at the cursor or the first one after it, and moves past this entry.
     fn take(&mut self) -> Option<Entry<'t, L>> {
         loop {
             match self.node? {
