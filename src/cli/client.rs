@@ -69,8 +69,8 @@ pub(super) struct Client {
     http: reqwest::Client,
     url: Url,
     token: Option<HeaderValue>,
-    /// Says where a default address comes from. Appended to the error if the hub does not answer; empty for a given
-    /// address.
+    /// Text that says where the client got the address of the hub, appended to the error if the hub does not answer.
+    /// Empty for an address from an option.
     origin: &'static str,
 }
 
@@ -111,8 +111,8 @@ impl HubArgs {
         Ok(Client { http: self.http(&url)?, url, token, origin })
     }
 
-    /// Reads `[hub]` of the file in `--config`. Without this option and `--url`, reads `./hub.toml` if it exists. Other
-    /// tables are ignored.
+    /// Reads `[hub]` of the file in `--config`. If neither `--config` nor `--url` is given, reads `./hub.toml` if it
+    /// exists. Other tables are ignored.
     fn hub(&self) -> anyhow::Result<Option<HubConfig>> {
         if let Some(path) = &self.config {
             return Ok(Some(Config::hub_from_file(path)?));
@@ -135,8 +135,8 @@ impl HubArgs {
         parse(&self.url.clone().or_else(|| hub.map(address)).unwrap_or_else(|| DEFAULT.to_owned()))
     }
 
-    /// Returns the token to send and where it is stored: that of the option, else of the environment variable, else the
-    /// first of `configured` that can be read. `None` if there is no token.
+    /// Returns the token to send, and where it is stored. Uses the first that is given: the file of `--token-file`, the
+    /// environment variable, or the first readable token of `configured`. `None` if there is no token.
     fn token(&self, configured: [Option<&Secret>; 2]) -> anyhow::Result<Option<(Secret, String)>> {
         let given = self.token_file.clone().map(Secret::File);
         let variable =
@@ -209,16 +209,16 @@ impl Client {
     /// Sends a POST request with a JSON body and returns the JSON answer.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// If there is no answer, or its status is not a success. The error text contains advice.
     pub(super) async fn post(&self, path: &[&str], body: &Value) -> anyhow::Result<Value> {
         let request = self.http.post(self.at(path)).header(CONTENT_TYPE, "application/json").body(body.to_string());
         self.ask(request).await
     }
 
-    /// Like [`Self::get`], with a shorter deadline.
+    /// Sends a GET request and returns the JSON answer, which must arrive within `deadline`.
     ///
     /// # Errors
-    /// As [`Self::get`]; [`Unanswered`] also after the deadline.
+    /// [`Unanswered`] after the deadline, and every error of [`Self::get`].
     pub(super) async fn get_within(&self, path: &[&str], deadline: Duration) -> anyhow::Result<Value> {
         let late = |_| Unanswered(format!("the hub at {} has not answered within {deadline:?}", self.address()));
         tokio::time::timeout(deadline, self.get(path, &[])).await.map_err(late)?
@@ -325,7 +325,7 @@ fn shown(url: &Url) -> String {
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
 }
 
-/// Explains a missing answer, with advice.
+/// Returns the error text for a request without an answer: the cause, and advice.
 fn unanswered(url: &Url, error: &reqwest::Error) -> String {
     let at = shown(url);
     if let Some(problem) = causes(error).find_map(tls_problem) {

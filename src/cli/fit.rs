@@ -61,8 +61,8 @@ impl<'t> Fitted<'t> {
         (text, left_out.map(|column| self.header[*column]).collect())
     }
 
-    /// Leaves out spare columns until the remaining ones fit `width`, and returns these. The last column is not
-    /// counted.
+    /// Returns the columns that fit `width`, after leaving out as many spare columns as needed. The last column is
+    /// neither counted nor returned.
     fn kept(&self, width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.header.len().saturating_sub(1)).collect();
         for spare in self.spare {
@@ -115,7 +115,7 @@ impl<'t> Fitted<'t> {
         lines(&styled(table, colours))
     }
 
-    /// Inserts the explanation of each row below it, in a table with one line per row.
+    /// Returns `table`, which has one line per row, with the explanation of each row inserted below its line.
     fn explained(&self, table: &str, width: usize) -> String {
         let mut table = table.lines();
         let mut text: Vec<String> = table.next().map(str::to_owned).into_iter().collect();

@@ -21,7 +21,8 @@ pub(super) struct ReaderGone;
 /// Runs a command whose output never ends, until it fails or the program that reads its output ends.
 ///
 /// # Errors
-/// The error of `work`, or [`ReaderGone`], even while there is nothing to print.
+/// The error of `work`, or [`ReaderGone`] as soon as the reading program ends, even if `work` prints nothing at that
+/// time.
 pub(super) async fn until_unread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::select! {
         done = work => done,
@@ -50,7 +51,7 @@ pub(super) fn say(text: impl Display) -> anyhow::Result<()> {
 /// Prints lines that may contain untrusted text, with control characters replaced.
 ///
 /// # Errors
-/// As [`say`].
+/// [`ReaderGone`], or an I/O error of standard output.
 pub(super) fn show(text: &str) -> anyhow::Result<()> {
     say(printable_lines(text, colours()))
 }
@@ -73,7 +74,7 @@ pub(super) fn note(line: fmt::Arguments<'_>) {
 /// Prints a text unchanged.
 ///
 /// # Errors
-/// As [`say`].
+/// [`ReaderGone`], or an I/O error of standard output.
 pub(super) fn out(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     checked(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
@@ -246,10 +247,10 @@ pub(super) struct InPlace {
 }
 
 impl InPlace {
-    /// Draws over the last drawing. Lines that do not fit the terminal are replaced by their number.
+    /// Draws over the last drawing. Lines that do not fit the terminal are replaced by one line with their number.
     ///
     /// # Errors
-    /// As [`say`].
+    /// [`ReaderGone`], or an I/O error of standard output.
     pub(super) fn draw(&mut self, text: &str) -> anyhow::Result<()> {
         // One line is for the cursor, one for the number of hidden lines.
         let room = terminal_size::terminal_size().map_or(usize::MAX, |(_, height)| usize::from(height.0).max(3) - 2);

@@ -25,7 +25,7 @@ const MAX_CONCURRENT: usize = 4;
 /// Finding for a cluster whose certificate is not verified.
 pub(super) const UNVERIFIED: &str = "insecure-skip-tls-verify is set: the certificate of the apiserver is not verified, and \
     any server at its address gets the credentials";
-/// Advice for [`UNVERIFIED`].
+/// Advice to use a CA, shown with [`UNVERIFIED`].
 pub(super) const NAME_ITS_CA: &str =
     "remove it, and name the CA of the cluster: certificate-authority-data in the kubeconfig, or ca_file";
 

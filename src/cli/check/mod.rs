@@ -131,8 +131,8 @@ impl Args {
         Ok(report)
     }
 
-    /// Leaves out clusters with `agent = true`: only an agent inside such a cluster reaches it. Fails if `--cluster`
-    /// names one.
+    /// Returns the chosen clusters without those with `agent = true`, which only an agent inside the cluster reaches.
+    /// Fails if `--cluster` names one of these.
     fn reachable<'c>(&self, chosen: Vec<&'c ClusterConfig>) -> anyhow::Result<Vec<&'c ClusterConfig>> {
         let is_of_agent = |cluster: &&ClusterConfig| cluster.access == ClusterAccess::Agent;
         let named = chosen.iter().find(|cluster| !self.clusters.is_empty() && is_of_agent(cluster));
@@ -142,8 +142,9 @@ impl Args {
         Ok(chosen.into_iter().filter(|cluster| !is_of_agent(cluster)).collect())
     }
 
-    /// Checks the cluster in which the hub's pod runs, if the Lease of the hub's replicas is there because no
-    /// configured cluster has it. Otherwise, or if `--cluster` is given, returns `None`.
+    /// Checks the cluster of the hub's own pod, if it has the Lease of the hub's replicas but is not a configured
+    /// cluster. Returns `None` if it need not be checked: without leader election, with `--cluster`, or if a configured
+    /// cluster has the Lease.
     async fn check_own_cluster(&self, config: &Config) -> Option<ClusterReport> {
         let ha = config.ha.as_ref().filter(|_| self.clusters.is_empty())?;
         let is_watched = config.clusters.iter().any(|cluster| ha.is_lease_in(cluster));
@@ -182,7 +183,7 @@ impl Args {
     }
 }
 
-/// Checks one source within `timeout`.
+/// Checks one cluster source within `timeout`. Returns the source's clusters, and the report of the check.
 async fn check_source(source: &ClusterSourceConfig, file: &Path, timeout: Duration) -> (SourceReport, SourceCheck) {
     let begun = clock::now();
     let mut report = SourceCheck::new(&source.name, source.kind.as_str());

@@ -43,9 +43,9 @@ pub(super) struct Report {
     /// Findings about the process as a whole.
     pub(super) findings: Vec<Finding>,
     pub(super) objects: u64,
-    /// Estimated bytes of the objects.
+    /// Estimated memory of all cached objects, in bytes.
     pub(super) object_memory: u64,
-    /// Estimated bytes of the process, objects included.
+    /// Estimated memory of the process including all objects, in bytes.
     pub(super) memory: u64,
 }
 
@@ -55,15 +55,15 @@ pub(super) struct SourceCheck {
     pub(super) source: String,
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
-    /// Whether the source could be read.
+    /// Whether the cluster source could be read.
     pub(super) reached: bool,
     #[serde(rename = "tookMillis", serialize_with = "millis")]
     pub(super) took: Duration,
-    /// Names of the source's clusters.
+    /// Names of the clusters that the cluster source adds.
     pub(super) clusters: Vec<String>,
-    /// Number of the source's clusters whose name another cluster has.
+    /// Number of clusters of the source that are not watched, because their name belongs to another cluster.
     pub(super) conflicting: usize,
-    /// Number of the source's objects that do not describe a cluster.
+    /// Number of objects of the cluster source that do not describe a cluster.
     pub(super) invalid: usize,
     pub(super) findings: Vec<Finding>,
 }
@@ -92,7 +92,7 @@ impl SourceCheck {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterReport {
     pub(super) cluster: String,
-    /// Source of the cluster; unset for a `[clusters]` table.
+    /// Name of the cluster source that found the cluster; unset for a `[clusters]` table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
     /// Version of the apiserver; unset if the cluster was not reached.
@@ -112,7 +112,7 @@ pub(super) struct ClusterReport {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResourceReport {
     pub(super) name: String,
-    /// Name of the entry. Followed by the name of the resource if that is another one, as for entries with a pattern.
+    /// Name of the entry, for the text report. If the configured resource has another name, it follows after a colon.
     #[serde(skip)]
     pub(super) shown: String,
     /// Plural, version and group of the resource in the cluster. Unset if the cluster has no such resource or did not
@@ -131,7 +131,7 @@ pub(super) struct ScopeReport {
     pub(super) list: Option<bool>,
     pub(super) watch: Option<bool>,
     pub(super) objects: Option<u64>,
-    /// Estimated bytes of the objects.
+    /// Estimated memory of the resource's objects, in bytes; unset if their number is unknown.
     pub(super) memory: Option<u64>,
 }
 

@@ -16,7 +16,7 @@ pub(in crate::cli) struct Access {
     /// CA certificates to trust, as PEM; `None` for those of the system.
     pub(in crate::cli) ca: Option<Vec<u8>>,
     pub(in crate::cli) token: Option<Token>,
-    /// Files of the client certificate and its key.
+    /// Files of the client certificate and its key; `None` if none is configured.
     pub(in crate::cli) certificate: Option<(PathBuf, PathBuf)>,
 }
 
@@ -35,7 +35,8 @@ impl std::fmt::Debug for Token {
 }
 
 impl HubArgs {
-    /// Returns address and credentials. Of the configured tokens, it prefers the one that can only read.
+    /// Returns address and credentials of the hub. Of the tokens in the configuration, prefers `read_token`, which can
+    /// only read.
     ///
     /// # Errors
     /// If an option, or a file that it names, is not usable.

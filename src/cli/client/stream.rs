@@ -81,7 +81,8 @@ impl Client {
     /// Sends a request and returns its whole answer and the texts of its warnings.
     ///
     /// # Errors
-    /// As [`Self::open`], and if the answer has more than `limit` bytes.
+    /// If the hub does not answer or refuses the request (see [`Self::open`]), or the answer has more than `limit`
+    /// bytes.
     pub(in crate::cli) async fn whole(
         &self,
         request: &Request<'_>,

@@ -1,7 +1,7 @@
 //! `informer-hub complete`: candidates for the completion of a shell, from the running hub.
 //!
 //! Hidden from the help: only the scripts of `completions` call it. It prints no errors. If the hub does not answer in
-//! time there are no candidates, and the script uses its own.
+//! time, it prints no candidates, and the script uses its static ones.
 
 mod candidates;
 mod completed_word;

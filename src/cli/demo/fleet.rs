@@ -67,8 +67,8 @@ pub(super) struct Member {
     churn: Churn,
     /// Whether the cluster goes down during the demo.
     goes_down: bool,
-    /// Number of faults that had been injected when the hub's copy was last fresh. If the number has grown since, a
-    /// watch has expired.
+    /// Number of faults injected into the cluster up to the time when the hub's copy was last fresh. If more faults
+    /// have been injected since, the copy is stale because a watch has expired.
     past_faults: usize,
 }
 

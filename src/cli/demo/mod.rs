@@ -1,8 +1,9 @@
 //! `informer-hub demo`: runs the hub between simulated clusters and a receiver that verifies all events.
 //!
-//! The hub is the one of `run`, and speaks HTTP on loopback with clusters and receiver. While the clusters change,
-//! watches expire, clusters go down, and the receiver refuses some deliveries. Then all faults end, and cache and
-//! receiver must hold exactly the objects of the clusters. With `--serve`, clients can read them afterwards.
+//! It is the same hub that `informer-hub run` starts. It speaks HTTP on loopback with clusters and receiver. While the
+//! clusters change, watches expire, clusters go down, and the receiver refuses some deliveries. Then all faults end,
+//! and cache and receiver must hold exactly the objects of the clusters. With `--serve`, clients can read them
+//! afterwards.
 
 mod fleet;
 mod receiver;
@@ -31,7 +32,7 @@ use informer_hub_types::clock;
 
 /// Interval between two changes of the clusters.
 const CHURN_INTERVAL: Duration = Duration::from_millis(20);
-/// Interval between two changes of the clusters after the demo.
+/// Interval between two changes of the clusters while `--serve` keeps them running after the demo.
 const SERVE_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between two drawings on a terminal.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);

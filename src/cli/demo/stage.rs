@@ -90,7 +90,7 @@ impl Stage {
         Ok(Some((file, text)))
     }
 
-    /// Removes the drawing, to print the summary in its place.
+    /// Removes the progress table from the terminal, to print the summary in its place.
     pub(super) fn clear(&mut self) -> anyhow::Result<()> {
         self.screen.clear()
     }
@@ -139,7 +139,8 @@ impl Stage {
         }
     }
 
-    /// Compares clusters, cache and receiver. The result is meaningful only while the clusters do not change.
+    /// Compares the clusters with cache and receiver, and returns the result with totals. Meaningful only while the
+    /// clusters do not change.
     pub(super) async fn summary(&self, settling: Duration, interrupted: bool) -> anyhow::Result<Summary> {
         let report = self.hub.report().await?;
         let mut clusters = Vec::new();

@@ -21,7 +21,7 @@ const NEXT: [(&str, &str); 4] = [
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
-    /// Whether all copies are equal and no event was wrong; decides the exit code.
+    /// Whether cache and receiver equal the clusters and no event was wrong; decides the exit code.
     pub(super) ok: bool,
     verdict: String,
     seed: u64,
@@ -39,11 +39,11 @@ pub(super) struct Summary {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterSummary {
     pub(super) name: String,
-    /// Objects in the cluster.
+    /// Number of objects in the cluster.
     pub(super) truth: usize,
-    /// Objects in the cache of the hub.
+    /// Number of objects of the cluster in the hub's cache.
     pub(super) cache: usize,
-    /// Objects at the receiver.
+    /// Number of objects of the cluster in the receiver's replica.
     pub(super) receiver: usize,
     /// Number of differences between the cluster and its two copies.
     pub(super) differences: usize,
@@ -52,7 +52,7 @@ pub(super) struct ClusterSummary {
     pub(super) shown: Vec<String>,
     pub(super) events: u64,
     pub(super) relists: u64,
-    /// Freshness of the cache.
+    /// Freshness of the hub's copy of the cluster.
     pub(super) state: String,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct ClusterSummary {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Totals {
     pub(super) operations: u64,
-    /// Injected faults other than outages.
+    /// Number of faults injected into clusters, other than outages.
     pub(super) faults: u64,
     pub(super) outages: u64,
     pub(super) relists: u64,
@@ -72,9 +72,9 @@ pub(super) struct Totals {
     /// Acknowledged batches.
     pub(super) batches: u64,
     pub(super) retries: u64,
-    /// Requests received.
+    /// Requests that the receiver got from the hub.
     pub(super) requests: u64,
-    /// Requests refused on purpose.
+    /// Requests that the receiver answered with an error on purpose.
     pub(super) refused: u64,
     /// Events that the receiver got more than once.
     pub(super) repeats: u64,
@@ -110,8 +110,8 @@ impl Summary {
         Self { ok, verdict, seed, interrupted, ran_millis, settled_after_millis, clusters, totals, violations }
     }
 
-    /// Used if the user interrupts the demo a second time. Makes the verdict "not known", unless all changes had
-    /// arrived by then.
+    /// Returns the summary for a demo that the user interrupted a second time. The verdict is "not known", unless all
+    /// changes had arrived by then.
     pub(super) fn cut(mut self) -> Self {
         if !self.is_settled() {
             self.ok = false;
@@ -120,7 +120,7 @@ impl Summary {
         self
     }
 
-    /// Whether all copies are equal and fresh and no event is undelivered.
+    /// Returns whether cache and receiver equal the clusters, the cache is fresh, and no event is undelivered.
     pub(super) fn is_settled(&self) -> bool {
         let settled = |cluster: &ClusterSummary| cluster.differences == 0 && cluster.state == FRESH;
         self.totals.pending == 0 && self.clusters.iter().all(settled)

@@ -19,7 +19,7 @@ pub(super) const DOWN_TEXT: &str = "down";
 /// Maximum number of shown rows: the table fits a terminal of 24 lines.
 const MAX_ROWS: usize = 15;
 
-/// State of one cluster.
+/// Row of the progress table: one cluster with its object counts and its situation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) struct Deliveries {
     pub(super) delivered: u64,
     /// Events that wait for their delivery.
     pub(super) waiting: u64,
-    /// Number of requests that were repeats.
+    /// Number of times that the hub sent a batch again.
     pub(super) repeated: u64,
 }
 

@@ -114,8 +114,9 @@ impl Fleet {
         }
     }
 
-    /// Waits at most `limit` until a cluster has an owner, and returns the fleet at that time. Only then is it known
-    /// which collectors can take over the cluster: those whose files have the same clusters as the owner's file.
+    /// Waits at most `limit` until a cluster has an owner, and returns the state of the fleet at that time. The owner
+    /// shows which collectors can take over the cluster: those whose configuration files have the same clusters as the
+    /// owner's.
     async fn claimed(&self, cluster: &str, limit: Duration) -> anyhow::Result<FleetOverview> {
         let limited = HumanDuration(limit);
         note!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));

@@ -19,8 +19,8 @@ pub(super) struct Items<'a> {
     args: &'a Args,
     path: Option<&'a Template>,
     documents: Documents,
-    /// For `-o jsonpath`: the template to apply to each object. `None` for other outputs and, without `--watch`, for a
-    /// template that needs the whole list.
+    /// Template of `-o jsonpath` that is applied to each object as it arrives. `None` for other outputs. Without
+    /// `--watch`, also `None` for a template that needs the whole list.
     of_each: Option<Template>,
     sorted: Sorted<Value>,
     /// Objects to print at the end, because the output needs all of them.
@@ -78,7 +78,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Reads an object, and adds the type that items of lists lack.
+/// Reads an object. Adds its `kind` and `apiVersion` if they are missing, as in items of a list.
 fn typed(resource: &Resource, text: &RawValue) -> anyhow::Result<Value> {
     let mut object: Value = parse_deep(text.get().as_bytes())?;
     if let Some(members) = object.as_object_mut() {

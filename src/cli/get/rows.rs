@@ -16,7 +16,7 @@ pub(super) struct Rows<'a> {
     /// Columns of the current resource; `None` before its first page.
     shape: Option<Shape>,
     sorted: Sorted<Vec<String>>,
-    /// Whether names are preceded by their kind, because there are several resources.
+    /// Whether names are preceded by the kind of the object, because several resources are listed.
     has_kinds: bool,
 }
 

@@ -12,8 +12,8 @@ pub(super) struct Target<'r> {
 }
 
 impl Target<'_> {
-    /// Returns an item for each list request: the name to ask for, or a single `None`, for all objects, if no names are
-    /// given.
+    /// Returns one item for each list request to send: the name of an object. If no names are given, returns a single
+    /// `None`: one request for all objects.
     pub(super) fn lookups(&self) -> impl Iterator<Item = Option<&str>> {
         let everything = self.names.is_empty().then_some(None);
         everything.into_iter().chain(self.names.iter().map(|name| Some(name.as_str())))

@@ -15,7 +15,7 @@ const OTHERWISE: &str = "cluster-";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::cli) struct Context {
     pub(super) name: String,
-    /// The two path segments that follow the address of the hub, such as `clusters` and `*`, not percent-encoded.
+    /// The first two segments of the context's URL path, such as `clusters` and `*`, not percent-encoded.
     pub(super) root: [String; 2],
 }
 

@@ -21,7 +21,7 @@ impl Documents {
     /// Prints an item.
     ///
     /// # Errors
-    /// As [`out`].
+    /// If standard output cannot be written.
     pub(in crate::cli) fn item(&mut self, object: &Value) -> anyhow::Result<()> {
         let text = if self.is_yaml {
             let head = if self.count == 0 { "apiVersion: v1\nitems:\n" } else { "" };
@@ -37,7 +37,7 @@ impl Documents {
     /// Prints the end of the list.
     ///
     /// # Errors
-    /// As [`out`].
+    /// If standard output cannot be written.
     pub(in crate::cli) fn end(&self) -> anyhow::Result<()> {
         if self.count == 0 {
             return document(&whole_list(&[]), self.is_yaml);

@@ -15,7 +15,7 @@ pub(in crate::cli) enum Output {
     /// Columns that fit the terminal.
     #[default]
     Table,
-    /// Like `Table`, with more columns.
+    /// The columns of `Table`, and those that the hub marks as less important.
     Wide,
     Json,
     Yaml,
@@ -64,7 +64,7 @@ impl Output {
 /// Applies a JSONPath template to a document and prints the result. On a terminal, control characters are replaced.
 ///
 /// # Errors
-/// As [`out`], and if a path selects too many values.
+/// If a path selects too many values, or standard output cannot be written.
 pub(in crate::cli) fn print_template(template: &Template, document: &Value) -> anyhow::Result<()> {
     let mut text = String::new();
     template.render(document, &mut text)?;

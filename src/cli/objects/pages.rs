@@ -13,7 +13,7 @@ const LONGEST: usize = 512 << 20;
 
 /// A page of a list.
 pub(in crate::cli) trait Page: Sized {
-    /// `Accept` header.
+    /// `Accept` header with which this type of page is requested.
     const ACCEPT: &'static str;
 
     /// Reads a page.
@@ -59,7 +59,7 @@ impl Page for ListPage {
     }
 }
 
-/// A list of one resource.
+/// List of one resource to request, page by page.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct List<'l> {
     pub(in crate::cli) resource: &'l Resource,

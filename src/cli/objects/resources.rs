@@ -40,7 +40,8 @@ pub(in crate::cli) async fn resources(client: &Client, root: [&str; 2]) -> anyho
     }
 }
 
-/// Verifies that the hub has the cluster, if the text is the name of one.
+/// Verifies that the hub has a cluster named `written`. Accepts any text that cannot be a cluster name, such as a label
+/// selector.
 async fn known_cluster(client: &Client, written: &str) -> anyhow::Result<()> {
     if ClusterName::new(written).is_err() {
         return Ok(());

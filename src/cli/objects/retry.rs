@@ -25,7 +25,8 @@ impl Retry {
         self.wait().await;
     }
 
-    /// Waits after an error, before the watch continues. The first of several errors is printed on standard error.
+    /// Waits after an error, before the watch continues. Prints the error on standard error if it is the first since
+    /// the watch last worked.
     ///
     /// # Errors
     /// The error itself, if repeating the request would not help.

@@ -21,7 +21,7 @@ pub(in crate::cli) struct TableWriter {
     layout: Option<Layout>,
     /// Whether a table was printed before this one.
     is_later: bool,
-    /// Titles that had no room, each once.
+    /// Titles of the columns that were left out for lack of space, each once.
     left_out: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl TableWriter {
     /// Begins a table, and ends the previous one.
     ///
     /// # Errors
-    /// As [`out`].
+    /// If standard output cannot be written.
     pub(in crate::cli) fn begin(&mut self, columns: Vec<Column>) -> anyhow::Result<()> {
         self.flush()?;
         self.is_later |= self.layout.take().is_some();
@@ -51,10 +51,11 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Adds a row. It is printed once there are enough to lay out the table.
+    /// Adds a row. The first rows are printed together, once there are enough of them to choose the layout of the
+    /// table.
     ///
     /// # Errors
-    /// As [`out`].
+    /// If standard output cannot be written.
     pub(in crate::cli) fn row(&mut self, cells: Vec<String>) -> anyhow::Result<()> {
         self.waiting.push(cells);
         if self.waiting.len() < MEASURED { Ok(()) } else { self.flush() }
@@ -63,7 +64,7 @@ impl TableWriter {
     /// Prints the rows that were added and not printed yet.
     ///
     /// # Errors
-    /// As [`out`].
+    /// If standard output cannot be written.
     pub(in crate::cli) fn flush(&mut self) -> anyhow::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -97,10 +98,10 @@ impl TableWriter {
         out(&text)
     }
 
-    /// Ends the last table. Notes on standard error which columns had no room.
+    /// Ends the last table. Prints a note on standard error about the columns that were left out for lack of space.
     ///
     /// # Errors
-    /// As [`out`].
+    /// If standard output cannot be written.
     pub(in crate::cli) fn end(&mut self) -> anyhow::Result<()> {
         self.flush()?;
         let left_out: Vec<&str> = self.left_out.iter().map(String::as_str).collect();

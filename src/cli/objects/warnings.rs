@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use informer_hub_types::printable;
 
-/// Warnings that were printed.
+/// Set of the warnings that were printed, so that none is printed twice.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Warnings {
     seen: BTreeSet<String>,

@@ -68,7 +68,7 @@ impl<'a> Cells<'a> {
         Ok(Self { answer, printer, is_namespaced: resource.api.namespaced, titles, shown })
     }
 
-    /// Returns the columns of a table.
+    /// Returns the shown columns, as the columns of a table.
     pub(super) fn columns(&self) -> Vec<Column> {
         self.shown.iter().map(|at| self.titles[*at].column.clone()).collect()
     }

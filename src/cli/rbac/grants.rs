@@ -24,7 +24,7 @@ pub(super) struct Grantee {
     pub(super) token_secret: bool,
     pub(super) users: Vec<String>,
     pub(super) groups: Vec<String>,
-    /// Name of roles and bindings.
+    /// Name of all printed roles and bindings.
     pub(super) role: String,
 }
 

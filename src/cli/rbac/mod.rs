@@ -126,7 +126,7 @@ fn write(dir: &Path, texts: &[(String, String)]) -> anyhow::Result<()> {
 }
 
 impl Args {
-    /// Returns the clusters and sources to print rights for: the named ones, or all.
+    /// Returns the clusters and cluster sources whose rights are printed: those that options name, or all.
     fn chosen<'c>(&self, config: &'c Config) -> anyhow::Result<(Vec<&'c ClusterConfig>, Vec<&'c ClusterSourceConfig>)> {
         let all = &config.sources;
         if let Some(unknown) = self.sources.iter().find(|name| !all.iter().any(|source| source.name == **name)) {
@@ -179,7 +179,7 @@ impl Args {
         Ok(text)
     }
 
-    /// Renders the rights that a source needs in its management cluster.
+    /// Renders the rights that a cluster source needs in its management cluster.
     fn rights_of_source(&self, source: &ClusterSourceConfig) -> anyhow::Result<String> {
         let namespaces = source.kind.management().map(|management| management.namespaces.clone()).unwrap_or_default();
         let mut grants = Grants::default();
@@ -353,11 +353,12 @@ async fn named_resources(resource: &ResourceConfig, client: Option<&Client>) -> 
     Ok(vec![NamedResource { group, plural, namespaced: found.namespaced, is_unchecked: false }])
 }
 
-/// Returns the names that RBAC rules need for the resources that a pattern matches.
+/// Returns the names that RBAC rules need for the resources that a pattern matches; `*` is the name for all resources
+/// of an API group.
 ///
-/// Without a `client`, returns the name `*` (all resources) in the pattern's API group; fails if the pattern is not of
-/// one group. With a `client`, asks the cluster which resources match. A match is returned by name if it is built into
-/// Kubernetes, or if it is cluster-scoped and the entry has namespaces. Any other match is returned as `*` in its
+/// Without a `client`, returns `*` in the pattern's API group; fails if the pattern is not of one group. With a
+/// `client`, asks the cluster which resources match. Two kinds of matches are returned by their own names: resources
+/// built into Kubernetes, and cluster-scoped ones if the entry has namespaces. For any other match, returns `*` in its
 /// group.
 async fn pattern_resources(
     resource: &ResourceConfig,

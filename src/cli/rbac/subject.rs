@@ -13,8 +13,8 @@ use informer_hub_types::printable;
 /// Default name of the service account, its namespace and its roles.
 const HUB: &str = "informer-hub";
 
-/// Default name of roles and bindings for users and groups. It differs from that of the service account, because
-/// applying a binding of the same name would remove its subject.
+/// Default name of roles and bindings for users and groups. Differs from the name of the service account's bindings:
+/// applying a binding of the same name would take the rights from the service account.
 const HUB_USERS: &str = "informer-hub-users";
 
 /// Names of cluster roles of Kubernetes. A role of the same name would replace one of them.

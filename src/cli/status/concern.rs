@@ -12,7 +12,7 @@ pub(super) struct Concern(pub(super) u8);
 /// Severity of a row that has no problem.
 const WELL: Concern = Concern(9);
 
-/// Limit of severity: rows with this or a lower number need action by the operator.
+/// Least severe problem that needs action by the operator. Lower numbers are more severe.
 const BAD: Concern = Concern(3);
 
 impl Concern {

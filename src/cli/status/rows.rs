@@ -15,12 +15,12 @@ use super::why;
 use crate::cli::print::{bytes, grouped, span};
 use informer_hub_types::{first_names, printable};
 
-/// A row of a table.
+/// A row of a status table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     /// Name of the cluster, informer, sink, source or part of the hub.
     pub(super) name: String,
-    /// State with its reason. If it changes, `--watch` prints a line.
+    /// State of the row's subject, with the reason. If it changes, `--watch` prints a line.
     pub(super) state: String,
     pub(super) cells: Vec<String>,
     /// Index of the cell with the state.
@@ -149,7 +149,7 @@ fn sink_state(sink: &Value) -> &'static str {
     }
 }
 
-/// Returns the row of a cluster source, if it has a problem.
+/// Returns a row for the problem of a cluster source; `None` if it has none.
 fn source(source: &Value) -> Option<Row> {
     let (name, state) = (text(source, "name"), text(source, "state"));
     let numbers = ["invalid", "conflicting", "over"].map(|key| (key, number(source, key)));
@@ -396,8 +396,8 @@ fn replica(ha: &Value) -> Option<String> {
     Some(format!("replica    {}{sinks}{holder}{error}", printable(role)))
 }
 
-/// Returns whether the hub is ready, and what is not watched. Readiness does not wait for unreachable clusters or
-/// forbidden and absent resources.
+/// Returns `yes`, `no` or `unknown` for the hub's readiness. A `yes` also says what is not watched, because a hub is
+/// ready in spite of unreachable clusters and forbidden or absent resources.
 fn ready(status: &Value) -> String {
     match status["ready"].as_bool() {
         Some(true) => {}

@@ -83,7 +83,7 @@ pub(super) fn text(subject: Subject, status: &Value, colours: bool) -> String {
     page(subject, status, None, colours)
 }
 
-/// Renders the tables of all commands.
+/// Renders the tables of the four status commands, each with the name of its command.
 #[cfg(test)]
 pub(in crate::cli) fn screens(status: &Value) -> Vec<(&'static str, String)> {
     let all = [

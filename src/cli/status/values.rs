@@ -4,17 +4,17 @@ use serde_json::Value;
 
 use informer_hub_types::printable;
 
-/// Returns a text member; empty if there is none.
+/// Returns the text in the member `key`; empty if the member is missing or not a text.
 pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Returns a number member; zero if there is none.
+/// Returns the number in the member `key`; zero if the member is missing or not a number.
 pub(super) fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_default()
 }
 
-/// Returns a number member for a table; empty if there is none, because the reader may not see it.
+/// Formats the number in the member `key` for a table. Empty if there is none: the user may not be allowed to see it.
 pub(super) fn cell(value: &Value, key: &str, shown: impl Fn(u64) -> String) -> String {
     value[key].as_u64().map(shown).unwrap_or_default()
 }
@@ -29,7 +29,7 @@ pub(super) fn sum<'v>(informers: impl IntoIterator<Item = &'v Value>, key: &str)
     all.filter_map(|informer| informer[key].as_u64()).reduce(u64::saturating_add)
 }
 
-/// Returns a list member; empty if there is none.
+/// Returns the list in the member `key`; empty if the member is missing or not a list.
 pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }

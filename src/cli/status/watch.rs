@@ -57,13 +57,13 @@ struct Watch {
     address: String,
     /// Returns the width and whether to use colours. Called for each drawing, because a window may be resized.
     terminal: fn(Form) -> (Option<usize>, bool),
-    /// Area that is redrawn in place; `None` to write lines.
+    /// Area of the terminal that is redrawn in place; `None` to print a line for each change.
     place: Option<InPlace>,
-    /// Rows of the last answer, to find what changed.
+    /// Rows of the last status document, to find what changed in the next one.
     rows: Option<Vec<Row>>,
-    /// Last answer and its time.
+    /// Last status document from the hub, and its time.
     last: Option<(Timestamp, Value)>,
-    /// Beginning of the current outage.
+    /// Time since which the hub does not answer; `None` while it answers.
     outage: Option<Timestamp>,
 }
 

@@ -100,8 +100,8 @@ pub(super) fn of_informer(informer: &Value) -> String {
     or(error(informer), explanation)
 }
 
-/// Returns the number of dead letters that a sink stores. If the status document lacks it, returns the journal's
-/// number, or else the counter of dead-lettered events.
+/// Returns the number of dead letters that a sink stores. If the status document does not have this number, returns the
+/// one in its member `journal`, or else the counter of dead-lettered events.
 pub(super) fn letters(sink: &Value) -> u64 {
     let now = sink["deadLetters"].as_u64().or_else(|| sink["journal"]["deadLetters"].as_u64());
     now.unwrap_or_else(|| number(sink, "deadLettered"))

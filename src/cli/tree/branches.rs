@@ -55,7 +55,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Returns the status of an object, as the Kubernetes API's table shows it. If the table has a column Desired, as for
-/// ReplicaSets, the status is followed by it: `2/3`.
+/// ReplicaSets, a slash and the desired number follow: `2/3`.
 fn status(object: &Value) -> String {
     let api_version = text(&object["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));

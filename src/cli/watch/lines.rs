@@ -11,13 +11,13 @@ const GAP: usize = 2;
 const WIDEST: [usize; 2] = [20, 44];
 /// Minimum width for the description of a change; in less room it is omitted.
 const LEAST: usize = 12;
-/// Maximum number of differences in a line on a terminal.
+/// Maximum number of changed fields that a line shows on a terminal.
 const MOST: usize = 4;
 
 /// Writer of lines. Each column is as wide as its longest value so far.
 #[derive(Debug)]
 pub(super) struct ChangeLines {
-    /// Whether names are preceded by their kind.
+    /// Whether the names of objects are preceded by their kind.
     has_kinds: bool,
     /// Whether there is only one cluster, which needs no column.
     is_one_cluster: bool,
@@ -95,7 +95,8 @@ fn painted(name: &str, colours: bool) -> String {
     if colours { paint(&name, tone(&name)) } else { name }
 }
 
-/// Returns what has changed, in at most `room` columns.
+/// Describes a change in at most `room` columns: the changed fields of an update, the phase of an added object, or a
+/// deletion that was not seen.
 fn what(event: &StreamEvent, room: Option<usize>) -> String {
     let data = &event.data;
     let text = match event.change() {

@@ -97,7 +97,7 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the full names of the resources.
+/// Asks the hub for the full names of the resources that the command names.
 async fn names(args: &Args, client: &Client) -> anyhow::Result<Vec<String>> {
     let words: Vec<&str> =
         args.resources.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty()).collect();
@@ -140,7 +140,7 @@ struct Watch<'a> {
     query: Vec<(&'static str, String)>,
     lines: ChangeLines,
     warnings: Warnings,
-    /// Position (event ID) in the stream after the last received event, with which the next connection continues.
+    /// ID of the last received event, after which the next connection continues.
     position: Option<String>,
 }
 
