@@ -24,7 +24,8 @@ pub struct StateDir {
     root: PathBuf,
     /// The lock, if this process opened the directory for writing.
     lock: Option<Arc<DirLock>>,
-    /// The lock during an inspection, if no other process holds it.
+    /// Lock that an inspection holds, to keep other processes out. `None` if the inspection could not lock the
+    /// directory, or the directory was opened for writing.
     _inspection_lock: Option<Box<dyn DiskLock>>,
 }
 
@@ -58,7 +59,8 @@ impl StateDir {
         Ok(dir)
     }
 
-    /// Opens a state directory for inspection. Locks it if no other process has; writes nothing but the lock file.
+    /// Opens a state directory for inspection. Locks it if a lock file exists that no other process has locked. Writes
+    /// nothing but the lock file.
     ///
     /// # Errors
     /// If the directory is missing or empty, a newer version of the hub wrote it, it is not a state directory, or the

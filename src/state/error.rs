@@ -14,15 +14,15 @@ pub enum StateError {
     /// Another process, or another hub in this process, holds the lock.
     #[error("the state directory {root} is in use by {holder}: stop it, or set another directory", root = root.display(), holder = holder(*pid))]
     Locked {
-        /// The directory.
+        /// Path of the state directory.
         root: PathBuf,
-        /// The process that holds the lock, if it could be read.
+        /// ID of the process that holds the lock; `None` if it could not be read.
         pid: Option<u32>,
     },
     /// A newer version of the hub wrote the directory.
     #[error("the state directory {root} has format {found}, but this version supports at most format {VERSION}: run the version that wrote it or a newer one, or move the directory away (it contains undelivered events)", root = root.display())]
     Newer {
-        /// The directory.
+        /// Path of the state directory.
         root: PathBuf,
         /// Format version of the directory.
         found: u32,
@@ -30,7 +30,7 @@ pub enum StateError {
     /// The file FORMAT has unexpected contents.
     #[error("{root}/FORMAT contains {found:?}, expected \"{FORMAT_TEXT}{VERSION}\": not a state directory, or damaged; restore the file or set another directory", root = root.display())]
     UnknownFormat {
-        /// The directory.
+        /// Path of the state directory.
         root: PathBuf,
         /// The first characters of the file FORMAT; if it is too large, the error of reading it.
         found: String,
@@ -38,7 +38,7 @@ pub enum StateError {
     /// The directory has files but no file FORMAT, so it is not a state directory.
     #[error("{root} is not a state directory: it contains {found:?} but no file FORMAT; a hub needs an empty directory, or one that does not exist", root = root.display())]
     Foreign {
-        /// The directory.
+        /// Path of the directory.
         root: PathBuf,
         /// A file that was found in the directory.
         found: String,
@@ -46,21 +46,21 @@ pub enum StateError {
     /// The directory to inspect does not exist, or is empty.
     #[error("the state directory {root} does not exist, or is empty", root = root.display())]
     Missing {
-        /// The directory.
+        /// Path of the directory.
         root: PathBuf,
     },
     /// There is no reader (sink or durable subscriber) of this name in the directory.
     #[error("the state directory {root} has no data of a sink or durable subscriber {name:?}", root = root.display())]
     NoSuchReader {
-        /// The directory.
+        /// Path of the state directory.
         root: PathBuf,
-        /// The name that no reader has.
+        /// The unknown name.
         name: String,
     },
     /// Access to the disk failed.
     #[error("cannot {verb} {file} of the state directory", file = file.display())]
     Disk {
-        /// The file or directory.
+        /// File or directory to which the access failed.
         file: PathBuf,
         /// The operation that failed.
         verb: &'static str,

@@ -12,7 +12,7 @@ use informer_hub_journal::inspect::{self, JournalReport};
 #[derive(Debug, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateReport {
-    /// The directory.
+    /// Path of the state directory.
     pub root: String,
     /// Whether a process uses the directory. If so, files may be incomplete.
     pub access: Access,
@@ -34,11 +34,11 @@ pub struct StateReport {
 pub struct ReaderReport {
     /// Name of the reader.
     pub name: String,
-    /// Undelivered events.
+    /// Report of the journal, which holds the undelivered events.
     pub journal: JournalReport,
-    /// Events that could not be delivered.
+    /// Report of the dead letters: events that could not be delivered.
     pub dead_letters: JournalReport,
-    /// Why the journal or the dead letters could not be read.
+    /// Why the journal or the dead letters could not be read; `None` if both could.
     pub error: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Resolved short names and singulars of custom resources, saved across restarts. They connect the cache of
-//! `widgets.example.com` on disk with the configured name `wd` before a cluster has answered.
+//! Short names and singulars of custom resources that clusters have resolved, saved across restarts. If `wd` is
+//! configured, they show before a cluster answers that the cache of `widgets.example.com` on disk is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -44,7 +44,7 @@ impl ShortNames {
     }
 }
 
-/// Reads the names; returns none if there is no file.
+/// Reads the file of short names. Returns no names if there is no file.
 ///
 /// # Errors
 /// If the file cannot be read or has another format.
@@ -63,7 +63,7 @@ pub fn is_missing(disk: &dyn Disk, path: &Path, names: &ShortNames) -> bool {
     !names.resources.is_empty() && is_missing()
 }
 
-/// Replaces the file, durably.
+/// Replaces the file of short names, durably.
 ///
 /// # Errors
 /// If the disk fails. The file then has either the old or the new names.

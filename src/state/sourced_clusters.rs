@@ -20,7 +20,7 @@ pub struct SourcedCluster {
     /// Labels of the cluster.
     #[serde(default)]
     pub labels: ClusterLabels,
-    /// Name of the source.
+    /// Name of the cluster source.
     pub source: String,
     /// The object or file that describes the cluster.
     pub object: String,
@@ -41,7 +41,7 @@ pub struct FleetReport {
     pub bytes: u64,
     /// The clusters; empty if the file is damaged.
     pub clusters: Vec<SourcedCluster>,
-    /// Why the file cannot be read, or damage found in it.
+    /// Why `fleet.json` cannot be read, or damage found in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -67,7 +67,7 @@ pub fn inspect(disk: &dyn Disk, path: &Path) -> Option<FleetReport> {
     Some(FleetReport { file, bytes, clusters, damage })
 }
 
-/// Reads the clusters; returns none if there is no file.
+/// Reads the clusters in `fleet.json`; returns none if there is no file.
 ///
 /// # Errors
 /// If the file cannot be read or has another format.
@@ -82,10 +82,10 @@ pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<SourcedCluster>> {
     }
 }
 
-/// Writes the clusters if the file has been removed. Returns whether it had been.
+/// Writes `fleet.json` if the file is missing. Returns whether it was missing.
 ///
 /// # Errors
-/// As [`write()`].
+/// If the disk fails.
 pub fn rewrite_if_missing(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedCluster>) -> io::Result<bool> {
     let is_missing = matches!(disk.open(path, Open::Read), Err(error) if error.kind() == io::ErrorKind::NotFound);
     if is_missing {
@@ -95,7 +95,7 @@ pub fn rewrite_if_missing(disk: &dyn Disk, path: &Path, clusters: Vec<SourcedClu
     Ok(is_missing)
 }
 
-/// Replaces the file, durably.
+/// Replaces `fleet.json`, durably.
 ///
 /// # Errors
 /// If the disk fails. The file then has either the old or the new clusters.

@@ -12,13 +12,14 @@
 //! 8 follows     length of all earlier files up to their last commit records
 //! 9 fleet       fleet version, hash of the clusters' labels; then for each visible partition: its
 //!               number, the version of a list of its cluster, and the greatest version that
-//!               readers of its cluster may have; both versions plus one, or zero if unknown
+//!               readers of its cluster may have; each version is stored plus one, zero if unknown
 //! 10 objects    minor version of Kubernetes of the protobuf schema; then as 4
 //! ```
 //!
-//! Bodies in record 4 are JSON, those in record 10 JSON or protobuf. Earlier versions of the hub wrote record 4; they
-//! treat record 10 as damage and list again. This version does the same if the record's schema is newer than its own,
-//! because its own may lack a field. If the schema is older, each body is converted once to check that it is readable.
+//! Bodies in record 4 are JSON, those in record 10 JSON or protobuf. Earlier versions of the hub wrote only record 4.
+//! They treat record 10 as damage and list again. This version treats a record 10 as damage too if the record's
+//! protobuf schema is newer than the schema of this version, which may lack a field. If the record's schema is older,
+//! each body is converted once to check that it is readable.
 //!
 //! Record 9 describes the state as of the commit record that follows it, and of no later one.
 //!
@@ -35,7 +36,8 @@ use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersi
 /// Maximum decompressed size in bytes of the heads (objects without their bodies) of one record.
 pub(super) const MAX_HEADS: usize = 64 << 20;
 
-/// Identity of a partition within the cache of one resource and view.
+/// Cluster and scope of a partition. They identify it among the partitions of one resource and view (form of the
+/// objects, such as metadata only).
 pub(super) type PartitionKey = (ClusterName, Scope);
 
 /// Metadata of a saved partition.
@@ -88,8 +90,8 @@ pub(super) struct SavedFleet {
     /// Hash of the clusters' labels, by which the next start detects changed labels. Another build of the hub may
     /// compute another hash, which then counts as a change.
     pub(super) labels: u64,
-    /// Partitions (objects of one informer) that had synced when the state was saved. Key: the number of the partition in
-    /// the saved files. Value: the resource versions from which readers of its cluster can resume.
+    /// Partitions (objects of one informer) that had synced when the state was saved. Key: the number of the partition
+    /// in the saved files. Value: the resource versions from which readers of its cluster can resume.
     pub(super) partitions: BTreeMap<u64, ClusterVersions>,
 }
 
@@ -349,8 +351,8 @@ impl<'b> Bytes<'b> {
 }
 
 impl<'r> Record<'r> {
-    /// Decodes a record of a cache file; `None` if the bytes are malformed. Scopes are stored without their view; they
-    /// get `view`.
+    /// Decodes a record of a cache file; `None` if the bytes are malformed. Scopes are stored without their view (form
+    /// of the objects), so the decoded ones get `view`.
     pub(super) fn read(bytes: &'r [u8], view: &View) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         Some(match bytes.byte()? {

@@ -68,8 +68,8 @@ pub(super) fn salt(name: FileName) -> u32 {
     u32::from_be_bytes([mixed.to_be_bytes()[0], mixed.to_be_bytes()[1], mixed.to_be_bytes()[2], mixed.to_be_bytes()[3]])
 }
 
-/// Returns the directory of a resource's files. `None` for a private view, which is never saved, or a name that is
-/// invalid in Kubernetes.
+/// Returns the directory of the files of a resource and view (form of its objects). `None` for the private view of one
+/// subscriber's transform, which is never saved, or for a name that is invalid in Kubernetes.
 pub(super) fn directory(root: &Path, gvr: &Gvr, view: &View) -> Option<PathBuf> {
     let suffix = match view {
         View::Shared => "",

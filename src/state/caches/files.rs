@@ -36,7 +36,7 @@ const ASSUMED_OBJECT: u64 = 1024;
 /// A partition of a cache snapshot that a checkpoint may write, with the readers that have acknowledged it.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// The partition.
+    /// ID of the partition in the snapshot.
     pub id: PartitionId,
     /// Names of the readers (sinks and durable subscribers) that have acknowledged every event of the partition.
     pub readers: BTreeSet<String>,
@@ -45,7 +45,7 @@ pub struct Commit {
 /// Result of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CheckpointResult {
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes: u64,
     /// Number of new and changed objects; after a rewrite, of all objects of open partitions.
     pub objects: u64,
@@ -71,7 +71,7 @@ struct Deltas {
     len: u64,
 }
 
-/// Writer of the cache files of one resource and view.
+/// Writer of the cache files of one resource and view (form of its objects, such as metadata only).
 #[derive(Debug)]
 pub struct CacheFiles {
     disk: Arc<dyn Disk>,
@@ -100,7 +100,8 @@ pub struct CacheFiles {
 }
 
 impl CacheFiles {
-    /// Creates a writer that ignores existing files. Returns `None` for a private view, which is never saved.
+    /// Creates a writer that ignores existing files. Returns `None` for a private view (objects changed by one
+    /// subscriber's transform), which is never saved.
     ///
     /// # Errors
     /// If the directory cannot be created.
@@ -193,8 +194,9 @@ impl CacheFiles {
     /// Saves the changes of the partitions in `commits`, and drops closed partitions that need not be kept. On return
     /// the state is durable. After an error, the files still have the previous state.
     ///
-    /// A partition without other changes is saved if it was last saved an hour ago, or if its time `alive` has advanced
-    /// by a minute. That is the time at which it was last up to date. With `exactly`, any change of `alive` suffices.
+    /// A partition without other changes is saved if its time `alive`, at which it was last up to date, has advanced by
+    /// a minute. With `exactly`, any change of `alive` suffices. A partition without any change is saved again an hour
+    /// after it was last saved.
     ///
     /// Costs in proportion to the changes. All files are rewritten if the changes exceed half of the snapshot, or if
     /// the files are much larger than their live data.

@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) partitions: BTreeMap<PartitionKey, ReadPartition>,
     /// Compression dictionaries that could be restored, with their numbers.
     pub(super) dictionaries: Vec<(u64, Arc<Dictionary>)>,
-    /// Objects whose bodies are stored uncompressed.
+    /// Objects whose bodies are uncompressed in the files, and therefore also in memory.
     pub(super) plain: Vec<Arc<StoredObject>>,
     /// Fleet version (version over all clusters) of the state; `None` if the last checkpoint did not save a complete
     /// state.
@@ -45,10 +45,10 @@ pub(super) struct Read {
 /// Numbers and sizes of the files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FilesRead {
-    /// Number of the current snapshot.
+    /// Number of the current snapshot file.
     pub(super) snapshot: u64,
     pub(super) snapshot_bytes: u64,
-    /// Number of the last file of changes.
+    /// Number of the last file of changes to this snapshot; `None` if there is none.
     pub(super) last_deltas: Option<u64>,
     pub(super) deltas_bytes: u64,
     /// Bytes of all files up to their last commit records.

@@ -54,8 +54,8 @@ impl Moves {
         !self.of(gvr, view).is_empty()
     }
 
-    /// Records that the files of a cache now contain a partition; `at` names both. A move of this partition to this
-    /// cache is then complete and is forgotten.
+    /// Records that the files of the cache of `at.resource` now contain the partition of the informer `at`. If the
+    /// partition moved to this cache, the move is complete and is forgotten.
     pub fn written(&mut self, at: &Origin) {
         let is_it = |it: &Move| {
             it.is_done && it.to == at.resource.gvr && it.partition == (at.cluster.clone(), at.scope.clone())
@@ -63,8 +63,9 @@ impl Moves {
         self.0.retain(|it| !is_it(it));
     }
 
-    /// Forgets moves whose partition has been closed in the cache to which it moved. Considers only moves in `earlier`,
-    /// a former copy of this list: `is_open` must have been determined after that copy was made.
+    /// Forgets moves of partitions that no longer exist: the cache to which a partition moved has closed it, so
+    /// `is_open` returns false. `is_open` may not know the newest moves. Therefore only moves that are also in
+    /// `earlier`, a copy of this list from before `is_open` was determined, are forgotten.
     pub fn forget_closed(&mut self, earlier: &Self, is_open: impl Fn(&Gvr, &PartitionKey) -> bool) {
         let is_closed = |it: &Move| it.is_done && earlier.0.contains(it) && !is_open(&it.to, &it.partition);
         self.0.retain(|it| !is_closed(it));

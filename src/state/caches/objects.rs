@@ -12,15 +12,16 @@ use informer_hub_types::{
     StoredObject, StoredObjectParts, Uid,
 };
 
-/// Form of an object's body (JSON or protobuf) in a record: not stored.
+/// Code in an object's record for a body (JSON or protobuf) that is not stored.
 const UNKEPT: u64 = 0;
-/// Form of an object's body in a record: stored uncompressed.
+/// Code in an object's record for a body that is stored uncompressed.
 const PLAIN: u64 = 1;
-/// Least form of compressed bodies in a record. The form minus this number is the number of the dictionary with which
-/// the body is compressed.
+/// Least code in an object's record for a compressed body. The code minus this number is the number of the dictionary
+/// with which the body is compressed.
 const PACKED: u64 = 2;
 
-/// A record is complete at this many bytes of bodies or this many objects. Small records limit the loss from damage.
+/// Size in bytes of the bodies at which a record is complete. It is also complete at [`RECORD_OBJECTS`] objects. Small
+/// records limit the loss from damage.
 const RECORD_BYTES: usize = 32 * 1024;
 const RECORD_OBJECTS: usize = 256;
 
@@ -202,7 +203,7 @@ pub(super) struct ObjectReader {
     interner: Interner,
     /// Label sets that were decoded before, by their encoded bytes.
     labels: HashMap<Box<[u8]>, Labels>,
-    /// Objects whose bodies are stored uncompressed.
+    /// Objects whose bodies are uncompressed in the files, and therefore also in memory.
     pub(super) plain: Vec<Arc<StoredObject>>,
     /// Whether any body in the records could not be restored.
     pub(super) lost: bool,

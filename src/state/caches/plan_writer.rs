@@ -14,11 +14,11 @@ use crate::cache::{Partition, Snapshot};
 use informer_hub_disk::Disk;
 use informer_hub_types::{Dictionary, ObjectKey, ResourceVersion, StoredObject};
 
-/// Minimum change of a header's time `alive`, in ms, for which the header is written although nothing else in it
-/// changed.
+/// Least advance of a partition's time `alive` (when it was last up to date), in ms, for which its header is written
+/// although nothing else changed.
 const ALIVE_STEP: u64 = 60_000;
 
-/// Minimum change of a header's time `written`, in ms, for which the header is written although nothing else in it
+/// Time in ms since a partition's header was last written, after which the header is written again although nothing
 /// changed.
 const WRITTEN_STEP: u64 = 3_600_000;
 
@@ -140,8 +140,8 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
     }
 }
 
-/// Returns the minimum resource version of the next list: the newest received one. `None` if the partition is already
-/// complete up to it.
+/// Returns the resource version that the next list must at least have: the newest version that the informer has
+/// received. `None` if the partition is already complete up to that version.
 pub(super) fn floor_of(partition: &Partition) -> Option<ResourceVersion> {
     let newest = partition.health().newest()?;
     let is_above = partition.resume_version().is_none_or(|version| newest.newer_than(version));

@@ -26,7 +26,7 @@ pub struct LoadedCache {
     pub store: Store,
     /// Compression state of the objects' bodies, which continues with the last dictionary in the files.
     pub packing: Packing,
-    /// Objects whose bodies are stored uncompressed.
+    /// Restored objects whose bodies are uncompressed in the files, and therefore also in memory.
     pub plain: Vec<Arc<StoredObject>>,
     /// Writer that continues the loaded files.
     pub files: CacheFiles,

@@ -16,7 +16,7 @@ use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredOb
 pub struct ReaddedPartitions {
     /// The partitions, each with the argument for [`CacheFiles::mark_reopened`].
     pub partitions: Vec<(PartitionLocation, SavedPartition)>,
-    /// Objects whose bodies are stored uncompressed.
+    /// Objects whose bodies are uncompressed in the files, and therefore also in memory.
     pub plain: Vec<Arc<StoredObject>>,
     /// Descriptions of damage.
     pub damage: Vec<String>,
