@@ -31,7 +31,7 @@ pub enum WatchDecision {
     Rest {
         /// Whether the cached objects count as deleted, because the CRD was deleted.
         gone: bool,
-        /// Reason, for the status and the log.
+        /// Why the resource is not served, for the status and the log.
         why: String,
     },
     /// Discovery is incomplete: change nothing.

@@ -15,7 +15,8 @@ fn offer(plural: &str, kind: &str, namespaced: bool) -> Offer {
     Offer { plural: plural.into(), singular, short_names: Vec::new(), kind: kind.into(), namespaced }
 }
 
-/// Builds discovery results: versions of `example.com` with their resources, and `pods`.
+/// Builds the discovery results of a cluster with `pods` and with these API versions of the group `example.com`, each
+/// with its resources.
 fn seen(versions: &[(&str, Vec<Offer>)], definitions: Option<&[&str]>) -> DiscoveryResults {
     let version = |name: &str, resources: Vec<Offer>| VersionOffer { name: name.into(), is_stale: false, resources };
     let core = GroupOffer { name: "".into(), versions: vec![version("v1", vec![offer("pods", "Pod", true)])] };

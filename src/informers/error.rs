@@ -9,7 +9,7 @@ use informer_hub_types::{ClusterName, ResourceVersion};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InformerError {
-    /// The setting must be made before the start.
+    /// A setting was changed too late: the informer has already been started.
     #[error("the informer has been started: set {0} before the start")]
     Started(
         /// Name of the setting.

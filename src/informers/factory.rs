@@ -181,7 +181,7 @@ impl SharedInformerFactory {
     /// resource.
     ///
     /// # Errors
-    /// As [`Self::informer`].
+    /// [`InformerError::Stopped`] if the factory has been shut down.
     pub fn dynamic_informer(&self, resource: &ApiResource) -> Result<SharedInformer, InformerError> {
         self.make(resource, false)
     }
@@ -190,7 +190,7 @@ impl SharedInformerFactory {
     /// decoded as [`kube::core::PartialObjectMeta`].
     ///
     /// # Errors
-    /// As [`Self::informer`].
+    /// [`InformerError::Stopped`] if the factory has been shut down.
     pub fn metadata_informer<K>(&self) -> Result<SharedInformer<kube::core::PartialObjectMeta<K>>, InformerError>
     where
         K: Resource<DynamicType = ()>,
@@ -199,10 +199,11 @@ impl SharedInformerFactory {
         self.make(&api_resource::<K>(), true).map(SharedInformer::cast)
     }
 
-    /// As [`Self::metadata_informer`], for any resource.
+    /// Returns the informer of any resource's metadata: PartialObjectMetadata is requested, sent and kept, with objects
+    /// as JSON.
     ///
     /// # Errors
-    /// As [`Self::informer`].
+    /// [`InformerError::Stopped`] if the factory has been shut down.
     pub fn dynamic_metadata_informer(&self, resource: &ApiResource) -> Result<SharedInformer, InformerError> {
         self.make(resource, true)
     }

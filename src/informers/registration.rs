@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// Guard for the calls of one handler: at most one runs at a time, and after [`Self::end`] none starts.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Held while a call runs.
+    /// Held while a call of the handler runs.
     running: Mutex<()>,
     has_ended: AtomicBool,
 }
@@ -38,12 +38,12 @@ impl Calls {
         self.running.try_lock().is_err()
     }
 
-    /// Prevents later calls.
+    /// Prevents later calls of the handler. A running call continues.
     pub(super) fn end(&self) {
         self.has_ended.store(true, SeqCst);
     }
 
-    /// Waits until no call is running.
+    /// Waits until no call of the handler is running.
     pub(super) async fn ended(&self) {
         drop(self.running.lock().await);
     }
@@ -74,8 +74,8 @@ impl HandlerOptions {
 pub struct HandlerRegistration {
     id: SubscriptionId,
     calls: Arc<Calls>,
-    /// Returns the informers that must sync before the handler counts as synced; `None` before the start. A function,
-    /// because the transform, which can be set until the start, decides which informers these are.
+    /// Returns the informers that must sync before the handler counts as synced; `None` before the start. This is a
+    /// function, because the set of informers depends on the transform, which may change until the start.
     of: Arc<dyn Fn() -> Option<SyncScope> + Send + Sync>,
     registry: Addr<RegistryActor>,
 }

@@ -80,7 +80,7 @@ struct State {
     phase: Phase,
     transform: Option<Transform>,
     watch_errors: Option<WatchErrorHandler>,
-    /// Set once a lister or indexer was created: then the transform cannot change.
+    /// Whether a lister or indexer was created. From then on the transform cannot be set.
     read: bool,
     handlers: Vec<(SubscriptionId, Arc<Calls>)>,
     /// Calls of removed handlers that may still run.
@@ -149,7 +149,8 @@ impl Inner {
         self.state.lock().phase == Phase::Stopped
     }
 
-    /// Runs a start or stop to its end, even if the caller is dropped: otherwise handlers or watches would be left behind.
+    /// Runs a start or stop to its end, even if the caller is dropped: otherwise handlers or watches would be left
+    /// behind.
     async fn run_to_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -250,7 +251,7 @@ impl<K: 'static> SharedInformer<K> {
     /// Sets the transform, which replaces the factory's. It is applied to each object before it is stored.
     ///
     /// # Errors
-    /// After the start, after the stop, and once a lister or an indexer has been created.
+    /// If the informer has been started or stopped, or a lister or an indexer has been created.
     pub fn set_transform(&self, transform: Transform) -> Result<(), InformerError> {
         let mut state = self.before_start("the transform")?;
         if state.read {
@@ -263,7 +264,7 @@ impl<K: 'static> SharedInformer<K> {
     /// Sets the handler for failed lists and watches.
     ///
     /// # Errors
-    /// After the start and after the stop.
+    /// If the informer has been started or stopped.
     pub fn set_watch_error_handler(&self, handler: WatchErrorHandler) -> Result<(), InformerError> {
         self.before_start("the watch error handler")?.watch_errors = Some(handler);
         Ok(())
@@ -283,7 +284,7 @@ impl<K: 'static> SharedInformer<K> {
     /// Adds a handler for every object, with the resync period of the factory.
     ///
     /// # Errors
-    /// After the stop.
+    /// If the informer or the hub has been stopped.
     pub async fn add_event_handler(
         &self,
         handler: impl ResourceEventHandler<K>,
@@ -294,7 +295,7 @@ impl<K: 'static> SharedInformer<K> {
     /// Adds a handler with a name and a resync period: client-go's `AddEventHandlerWithOptions`.
     ///
     /// # Errors
-    /// After the stop.
+    /// If the informer or the hub has been stopped.
     pub async fn add_event_handler_with_options(
         &self,
         handler: impl ResourceEventHandler<K>,
@@ -307,7 +308,7 @@ impl<K: 'static> SharedInformer<K> {
     /// resynced on ticks of the shortest period.
     ///
     /// # Errors
-    /// After the stop.
+    /// If the informer or the hub has been stopped.
     pub async fn add_event_handler_with_resync_period(
         &self,
         handler: impl ResourceEventHandler<K>,

@@ -1,4 +1,4 @@
-//! Wait for the sync of a shared informer.
+//! Waiting until a shared informer has synced in every cluster.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Store version: lets a controller read its own writes.
+//! Resource version up to which an informer's store is complete. A controller can wait until the store has the version
+//! of a write, and then read the written object from the store.
 
 use std::sync::Arc;
 use std::time::Duration;
