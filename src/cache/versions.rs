@@ -137,7 +137,8 @@ impl Before {
     }
 }
 
-/// Returns the worse of two freshness states. From worst to best: missing, stale for longer, stale for less time, synced.
+/// Returns the worse of two freshness states. From worst to best: missing, stale for longer, stale for less time,
+/// synced.
 fn less_current(one: Freshness, other: Freshness) -> Freshness {
     match (&one, &other) {
         (Freshness::Missing, _) | (_, Freshness::Synced) => one,
