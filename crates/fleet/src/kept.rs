@@ -2,7 +2,7 @@
 //!
 //! A process that was down for longer than the interval between checkpoints needs a checkpoint older than the newest
 //! one. The store therefore keeps up to [`MAX_KEPT`] older checkpoints. Each is kept only while the log still has all
-//! entries after it. The oldest one is at least about half as old as the log's first entry.
+//! entries after it. The oldest kept checkpoint reaches back for at least about half of the log's age.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub struct Retained {
     pub first: Sequence,
     /// Sequence of the last entry.
     pub last: Sequence,
-    /// Unix time in seconds of the last entry, minus half of the log's retention time. The retention time is the time
-    /// in which the log fills up at its present rate, at most `max_age`.
+    /// Middle of the log's retention time, in Unix seconds: the time of the last entry, minus half of the retention
+    /// time. The retention time is the time in which the log fills up at its present rate, at most `max_age`.
     pub middle: i64,
     /// Whether the log exceeds half of its maximum size, so that it may remove entries by size before their age.
     pub is_half_full: bool,
@@ -62,9 +62,12 @@ impl Retained {
 /// Adds `replaced`, which is no longer the newest checkpoint, to the list `older`. Removes the checkpoints that need
 /// not be kept from the list, and returns them for deletion.
 ///
-/// At most two older checkpoints are kept: A, and B after it. While A is in the newer half of the log's retention time,
-/// `replaced` takes the place of B. Once A is in the older half, B stays, and `replaced` is removed. So B is near the
-/// middle of the retention time when the log has removed entries that A needs.
+/// A checkpoint is removed if the log has lost entries that follow it. If more than two remain, one more is removed:
+///
+/// - the second oldest, while the oldest is in the newer half of the log's retention time
+/// - `replaced`, once the oldest is in the older half
+///
+/// So when the oldest checkpoint becomes useless, the second is near the middle of the retention time.
 #[must_use]
 pub fn keep<T>(older: &mut Vec<Kept<T>>, replaced: Kept<T>, log: Retained) -> Vec<Kept<T>> {
     let mut obsolete: Vec<_> = older.extract_if(.., |kept| kept.sequence.saturating_add(1) < log.first).collect();
@@ -87,8 +90,8 @@ pub fn newest_before<T>(older: &[Kept<T>], sequence: Sequence) -> Option<&Kept<T
 mod tests {
     use super::*;
 
-    /// Simulates a log of `age` seconds with a checkpoint every 10 s. Returns the age of the oldest kept checkpoint in
-    /// per cent of the log's age, at its lowest.
+    /// Simulates a log that retains entries for `age` seconds, by its size limit or its age limit, with a checkpoint
+    /// every 10 s. Returns the lowest age that the oldest kept checkpoint has had, in percent of the log's age.
     fn coverage(age: u64, by_size: bool) -> u64 {
         let (mut older, mut all, mut least) = (Vec::new(), Vec::new(), 100);
         // Sequences grow unevenly: the log stores most of its entries in a short part of each cycle.

@@ -11,7 +11,8 @@ pub struct Ownership {
     pub collector: String,
     /// Collector for which the last owner has released the shard; empty if any may claim it.
     pub next: String,
-    /// Number of the owner's term. Each new owner gets a higher one, by which the log refuses entries of earlier owners.
+    /// Number of the owner's term. Each new owner gets a higher number. Collectors and readers of the log recognise
+    /// entries of earlier owners by it.
     pub epoch: u64,
     /// Revision of the entry. It changes with each renewal, so an observer sees by its own clock that an owner is alive.
     pub revision: u64,

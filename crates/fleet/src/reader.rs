@@ -1,13 +1,13 @@
 //! Reader of the log, for a serving replica, and for a collector before it takes a partition over.
 //!
-//! The reader does no I/O. Its owner passes entries of the log to it, and applies the returned records to objects of
-//! its own.
+//! The reader does no I/O and stores no objects. Its caller passes entries of the log to it, and applies the returned
+//! records to the caller's objects.
 //!
 //! # Contract
 //! - The records of a partition are returned in order, each once, even if entries are passed twice.
 //! - A partition becomes *complete* by a checkpoint ([`Reader::restore`]), a full list ([`ResetReason::Restart`]), or
-//!   the end of its resource ([`ResetReason::Gone`]). Only records of a complete partition are returned. A first entry
-//!   without a predecessor is not enough: the log may have removed earlier entries.
+//!   the end of its resource ([`ResetReason::Gone`]). Only records of a complete partition are returned. It
+//!   is not enough to read a partition from its first retained entry: the log may have removed earlier entries.
 //! - Each entry names its predecessor, and each epoch begins with entry 0. So a missing entry is noticed at the
 //!   partition's next entry. The partition is then incomplete again.
 //! - Entries of an older epoch than the partition's newest one are ignored. The [`Writer`](crate::Writer) prevents such
@@ -180,8 +180,8 @@ impl Reader {
         })
     }
 
-    /// Joins the parts of an encoded batch that several entries contain. Returns the whole batch; `None` if the next
-    /// entry continues it.
+    /// Adds the part of an encoded batch that an entry contains to the parts of earlier entries. Returns the whole
+    /// batch; `None` if the next entry continues it.
     fn assemble(&mut self, partition: &Partition, header: Header, body: Bytes) -> Result<Option<Bytes>, DecodeError> {
         if !header.continues && !self.partial.contains_key(partition) {
             return Ok(Some(body));
@@ -203,7 +203,8 @@ impl PartitionState {
     /// Returns whether a checkpoint of this state may be taken: the partition is complete, and no object has changed
     /// after its resume point.
     ///
-    /// From another checkpoint, a collector could not recognise the deletions that its resumed watch repeats.
+    /// A checkpoint does not list deletions. If an object was deleted after the resume point, a collector that starts
+    /// with the checkpoint could not recognise the same deletion in its resumed watch.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.complete && self.resume.is_some() && self.unconfirmed.is_empty()
@@ -221,7 +222,8 @@ impl PartitionState {
         self.unconfirmed.clear();
     }
 
-    /// Applies records to the state and returns those that the caller must apply; `None` if the partition is incomplete.
+    /// Applies records to the state and returns those that the caller must apply; `None` if the partition is
+    /// incomplete.
     fn apply(&mut self, sequence: Sequence, mut records: Vec<Record>) -> Option<Vec<Record>> {
         let mut first = if self.complete { Some(0) } else { None };
         for (at, record) in records.iter().enumerate() {

@@ -19,7 +19,7 @@ pub enum Record {
     },
     /// An object was added or changed.
     Put {
-        /// Key within the partition.
+        /// Key of the object within the partition.
         key: ObjectKey,
         /// UID of the object. Another UID under the same key is another object.
         uid: Uid,
@@ -30,7 +30,7 @@ pub enum Record {
     },
     /// An object was deleted.
     Delete {
-        /// Key within the partition.
+        /// Key of the deleted object within the partition.
         key: ObjectKey,
         /// UID of the deleted object.
         uid: Uid,
@@ -63,11 +63,12 @@ pub enum Record {
 /// Reason of a [`Record::Reset`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResetReason {
-    /// The collector lists the resource again. Readers keep their objects, since records follow only for objects that
-    /// differ.
+    /// The collector lists the resource again. Readers keep their objects: records follow only for objects
+    /// whose state in the log differs from the list.
     Relist,
-    /// The collector does not know the present objects, so records of all objects follow. Objects without one before
-    /// the next [`Record::Progress`] are deleted. A reader that lacked entries is complete again after this record.
+    /// The collector does not know which objects readers have, so records of all present objects follow. Readers delete
+    /// each object that has no record before the next [`Record::Progress`]. A reader that lacked entries is complete
+    /// again after this record.
     Restart,
     /// The cluster no longer serves the resource: all objects are gone.
     Gone,

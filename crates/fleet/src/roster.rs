@@ -58,7 +58,7 @@ pub struct MoveInProgress {
 pub enum RosterItem {
     /// Live collector. The collector renews this item itself.
     Member(Member),
-    /// A collector whose clusters must move to others.
+    /// A collector whose clusters must move to other collectors.
     Drain(String),
     /// A shard whose collector the operator has chosen.
     Pin {
@@ -78,7 +78,8 @@ pub enum RosterItem {
 pub struct RosterEntry {
     /// Live process, setting of the operator, or token of moves.
     pub item: RosterItem,
-    /// Revision of the bucket at the write. It changes even if the same item is written again.
+    /// Revision of the bucket directly after the write of this entry. It changes even if the same item is written
+    /// again.
     pub revision: u64,
     /// Time of the write by the clock of the server, in milliseconds since the Unix epoch. For display only.
     pub written_millis: i64,

@@ -1,7 +1,7 @@
 //! Log in memory with faults, all decided by a seed, in virtual time.
 //!
-//! Requests and answers are delayed, reordered, lost and doubled. A client can be cut off. A request that left its client
-//! before the cut still arrives. The log can be down, forget old entries by bytes or age, and be deleted.
+//! Requests and answers are delayed, reordered, lost and doubled. A client can be cut off. A request that left its
+//! client before the cut still arrives. The log can be down, forget old entries by bytes or age, and be deleted.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,15 +19,15 @@ use super::partition::Partition;
 /// Probabilities of faults per message, from 0 to 1, and the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// A request is lost.
+    /// Probability that a request is lost.
     pub lost_request: f64,
-    /// A request is executed, but its answer is lost.
+    /// Probability that a request is executed, but its answer is lost.
     pub lost_answer: f64,
-    /// A request is executed twice, or a read repeats earlier entries.
+    /// Probability that a request is executed twice, or that a read repeats earlier entries.
     pub doubled: f64,
-    /// A request fails.
+    /// Probability that a request fails.
     pub failed: f64,
-    /// A read of a partition's last entry returns the entry before it.
+    /// Probability that a read of a partition's last entry returns the entry before it.
     pub outdated: f64,
     /// Longest delay of a request or an answer.
     pub delay: Duration,
@@ -162,8 +162,8 @@ impl SimulatedLog {
         state.by_partition.clear();
     }
 
-    /// Removes the entries after `sequence` and numbers the next ones from there, as if an older backup of the stream
-    /// was restored.
+    /// Removes the entries after `sequence`, as if an older backup of the stream was restored. New entries get the
+    /// numbers of the removed ones.
     pub fn roll_back(&self, sequence: Sequence) {
         let mut state = self.state();
         state.last_sequence = sequence;
@@ -220,7 +220,7 @@ impl SimulatedClient {
     /// Returns up to `most` retained entries behind sequence `after`, in order. `only` restricts them to one partition.
     /// `None` if the log is down or the client is cut off.
     ///
-    /// A fault may put a few entries up to `after` in front, which the client has read before.
+    /// By a fault, the result may start with a few entries that the client has read before, up to sequence `after`.
     #[must_use]
     pub fn read(&self, after: Sequence, only: Option<&Partition>, most: usize) -> Option<Vec<Entry>> {
         let mut state = self.log.state();

@@ -211,7 +211,8 @@ impl World {
         }
     }
 
-    /// Verifies the stored entries, retained or not.
+    /// Verifies all entries ever stored, retained or not: the order of their epochs, and that resumed watches repeat
+    /// and omit no event.
     fn verify_log(&self, totals: &mut Totals) {
         let mut newest: HashMap<Partition, u64> = HashMap::new();
         let mut changes: HashMap<Partition, Vec<Event>> = HashMap::new();

@@ -52,13 +52,14 @@ impl BucketWatch {
     }
 }
 
-/// Stream of changes in the bucket of owners or the bucket of documents. Each change names a shard.
+/// Stream of [`ClusterChange`]s from one of two buckets: the owners of clusters, or the documents about clusters.
 pub type ClusterChanges = BoxStream<'static, Result<ClusterChange, NatsError>>;
 
 /// Returns a stream of a bucket's present entries, one for each shard, and then of each change.
 ///
-/// Entries whose keys name no shard are skipped. Among the later changes, `complete` reports the revision of such an
-/// entry.
+/// `entry` makes the item for an entry. `complete` makes the item that says up to which revision all entries were
+/// delivered. This item follows the present entries. Later it reports changes of entries whose keys name no shard,
+/// which are skipped otherwise.
 pub(super) async fn follow_clusters(
     store: &Store,
     subjects: &Subjects,

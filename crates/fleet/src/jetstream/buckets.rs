@@ -37,7 +37,7 @@ impl Buckets {
         Self { context: context(client, timeout, IN_FLIGHT), names, objects, others, replicas }
     }
 
-    /// Sets the number of copies of all existing buckets, and of the object store, to the configured one.
+    /// Sets the number of copies of all existing buckets, and of the object store, to the configured number.
     pub async fn fix_replicas(&self) -> Result<(), NatsError> {
         let buckets = self.names.iter().chain(&self.others).map(|name| bucket_stream(name));
         for name in buckets.chain([object_stream(&self.objects)]) {

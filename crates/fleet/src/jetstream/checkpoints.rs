@@ -24,7 +24,8 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
-/// Maximum number of bytes allocated before an object is read, whatever size the object store reports.
+/// Maximum size in bytes of the buffer that is allocated before an object is read. The buffer grows with the received
+/// bytes, because the size that the object store reports may be wrong.
 const FIRST_ALLOCATION: usize = 1 << 20;
 
 /// Saves and loads checkpoints in an object store of JetStream.
@@ -58,10 +59,10 @@ impl Checkpoints {
         Ok(Self { context, objects, bucket, subjects, timeout })
     }
 
-    /// Returns when the bucket or the object store was created, the later of the two, in microseconds since 1970.
+    /// Returns the time since which no checkpoint was lost by the deletion of the bucket or of the object store. It is
+    /// the later of their two creation times, in microseconds since 1970.
     ///
-    /// If two calls return different times, checkpoints were lost in between: the bucket or the object store was
-    /// deleted and created again.
+    /// If two calls return different times, the bucket or the object store was deleted and created again in between.
     pub async fn created(&self) -> Result<u64, NatsError> {
         let action = || "read the age of the checkpoints";
         let entries = self.bucket.stream.get_info().await.map_err(NatsError::request(action()))?.created;
@@ -108,8 +109,8 @@ impl Checkpoints {
         Ok(Some(object))
     }
 
-    /// Returns the bytes of a partition's newest checkpoint; `None` if there is none. If `before` is set, only
-    /// checkpoints of earlier sequences than `before` count.
+    /// Returns the bytes of a partition's newest checkpoint; `None` if there is none. If `before` is set, ignores
+    /// checkpoints whose sequence is not lower than `before`.
     ///
     /// Skips checkpoints that are missing in the object store. Fails if the checkpoint found exceeds `limit` bytes.
     pub async fn load(
@@ -166,7 +167,7 @@ impl Checkpoints {
     }
 
     /// Returns sequence and object name of a partition's newest checkpoint, as the bucket lists it; `None` if it lists
-    /// none. If `before` is set, only checkpoints of earlier sequences than `before` count.
+    /// none. If `before` is set, ignores checkpoints whose sequence is not lower than `before`.
     async fn find(&self, partition: &Partition, before: Option<Sequence>) -> Result<Option<Kept<String>>, NatsError> {
         let (_, newest) = self.newest(partition).await?;
         match before {

@@ -2,7 +2,7 @@
 //!
 //! The version of a record is the revision of its entry in the bucket. Any NATS server may answer a read, so the record
 //! may be outdated. This does not harm an election. Each write names the revision that it replaces, and the server that
-//! leads the bucket compares it.
+//! leads the bucket refuses the write if the entry has another revision.
 
 use std::time::Duration;
 

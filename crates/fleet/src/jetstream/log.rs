@@ -32,13 +32,13 @@ use crate::partition::{Partition, Subjects};
 /// A new stream begins at the current time in microseconds. So its sequences exceed those of a deleted stream with the
 /// same name, unless that stream stored more than a million messages per second on average.
 const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
-/// Time for which the server remembers message ids. This program does not use them, so it is the shortest time that
+/// Time for which the server remembers message ids. This program sends no ids, so this is the shortest time that
 /// servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Maximum number of appends that wait for the server's answer. A writer's own limit is lower.
 const IN_FLIGHT: usize = 4096;
-/// Read-ahead of a page. First: maximum number of entries that are requested ahead. Second: one entry is requested
-/// ahead for this many bytes of the page's size.
+/// Read-ahead while a page is read: the maximum number of entries to request ahead, and a number of bytes. A page of
+/// `n` times these bytes requests `n` entries ahead.
 const PREFETCH: (usize, usize) = (128, 8 << 10);
 
 /// Which limits of [`LogParams`] are applied to an existing stream. A new stream gets all of them.
@@ -83,7 +83,8 @@ pub struct JetStreamLog {
 }
 
 impl JetStreamLog {
-    /// Opens the fleet's stream. Creates it if it is missing, else changes the limits that [`LogParams::fixed`] selects.
+    /// Opens the fleet's stream. Creates it if it is missing, else changes the limits that [`LogParams::fixed`]
+    /// selects.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -140,8 +141,8 @@ impl JetStreamLog {
         }
     }
 
-    /// Returns sequence `after`, and a tail of the entries of all partitions behind it. If `after` is `None`, the
-    /// sequence of the log's last entry takes its place.
+    /// Returns a [`Tail`], a reader of the entries of all partitions behind sequence `after`, and this sequence. If
+    /// `after` is `None`, the tail starts behind the log's last entry.
     pub async fn follow(&self, after: Option<Sequence>) -> Result<(Sequence, Tail), NatsError> {
         let after = match after {
             Some(after) => after,
@@ -175,8 +176,8 @@ impl JetStreamLog {
     /// Returns a page of the log: a partition's retained entries behind sequence `after`, in order. `None` if the log
     /// retains no entry of the partition.
     ///
-    /// The last entry of the page is the one with which the page reaches `page_bytes`, or the partition's last entry at
-    /// the time of the call.
+    /// The page ends once its entries have at least `page_bytes` bytes, or with the partition's last entry at the time
+    /// of the call.
     pub async fn entries(
         &self,
         partition: &Partition,

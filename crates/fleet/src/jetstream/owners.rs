@@ -158,8 +158,8 @@ fn encode(own: &Ownership) -> Vec<u8> {
     value
 }
 
-/// Decodes the entry of a shard. An entry that an earlier program version wrote ends after the collector's name. Such a
-/// version ignores the fields after the name.
+/// Decodes the entry of a shard. Earlier program versions write entries that end after the collector's name. They
+/// ignore the fields that follow the name in newer entries.
 fn decode(shard: &Shard, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {

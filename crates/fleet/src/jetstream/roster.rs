@@ -113,8 +113,8 @@ impl RosterBucket {
         Ok(revision)
     }
 
-    /// Creates the bucket again if it was deleted. Returns `false` if the bucket exists: then the put failed because
-    /// the NATS servers are electing the bucket's leader.
+    /// Creates the bucket again if it was deleted. Returns `false` if the bucket exists. The caller's write has then
+    /// failed because the NATS servers are electing the bucket's leader.
     async fn recreate(&self, replicas: usize) -> Result<bool, NatsError> {
         let bucket = &self.store.name;
         if find_bucket(&self.context, bucket).await?.is_some() {
@@ -137,7 +137,7 @@ impl RosterBucket {
         write_entry(&self.store, item.key(), item.encode().into(), expected, action).await
     }
 
-    /// Removes the entry of an item. The server keeps a marker without a value.
+    /// Removes the entry of an item. The server keeps a deletion marker under the item's key.
     pub async fn remove(&self, item: &RosterItem) -> Result<(), NatsError> {
         let removed = self.store.purge(item.key()).await;
         removed.map_err(NatsError::request(format!("remove {} from the roster", item.key())))

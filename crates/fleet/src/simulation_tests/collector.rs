@@ -87,7 +87,9 @@ impl SimulatedCollector {
         }
     }
 
-    /// Runs until nothing is left to do at this moment. Returns the number of partitions that were fenced.
+    /// Handles the writer's events, restores claimed partitions, reads watches and writes checkpoints, as far as
+    /// possible at `now`. Returns the number of partitions that the writer lost to another collector or by a change of
+    /// the log.
     pub(super) fn run(
         &mut self,
         now: Duration,
@@ -197,8 +199,8 @@ impl Watch {
         self.version = Ok(read);
     }
 
-    /// Writes a checkpoint if the writer has accepted all records, and the last [`Record::Progress`] covers all events
-    /// read. No change that was restored from the log may be newer than this `Progress`.
+    /// Writes a checkpoint if it would be consistent with the last [`Record::Progress`]. The writer must have accepted
+    /// all records, and the `Progress` must cover all events read and all changes restored from the log.
     fn checkpoint(&self, partition: &Partition, checkpoints: &Checkpoints) {
         let confirmed = ResourceVersion::new(&self.confirmed.to_string());
         let ahead = self.restored.unconfirmed.values().any(|seen| seen.newer_than(&confirmed));

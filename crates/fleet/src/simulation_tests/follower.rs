@@ -173,7 +173,7 @@ impl Follower {
     }
 }
 
-/// Returns the sequence of the last entry in the checkpoint of a partition.
+/// Returns the sequence of the last entry that a partition's checkpoint contains; `None` without a checkpoint.
 fn applied(checkpoints: &Checkpoints, partition: &Partition) -> Option<Sequence> {
     let checkpoints = checkpoints.borrow();
     Some(CheckpointReader::new(&checkpoints.get(partition)?[..]).unwrap().state().applied)

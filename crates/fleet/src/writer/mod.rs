@@ -9,8 +9,8 @@
 //!   This does not depend on clocks.
 //! - A writer that is no longer the owner stores nothing, drops its queue and reports [`WriterEvent::Fenced`]. The new
 //!   owner resumes from the last [`Record::Progress`], so its watch of the cluster repeats the dropped changes.
-//! - An append whose answer was lost is repeated. If the first attempt was stored, the log refuses the second one, since
-//!   the partition's last entry has changed. The writer then reads that entry and recognises its own.
+//! - An append whose answer was lost is repeated. If the first attempt was stored, the log refuses the second one,
+//!   since the partition's last entry has changed. The writer then reads that entry and recognises its own.
 //!
 //! # One append in flight per partition
 //! The sequence of an entry is known only once it is stored, and the next append must expect it. While an append is in
@@ -20,7 +20,7 @@
 //! - Queued bytes over all partitions: [`WriterParams::queue_bytes`]. At this bound, [`Writer::offer`] refuses records
 //!   and the caller must wait, for example while NATS is down.
 //! - Requests in flight: [`WriterParams::window`].
-//! - Events: their number is bounded by that of the answers between two calls of [`Writer::take_events`].
+//! - Events: at most one for each answer, and one for each [`Writer::close`].
 
 mod partition_writer;
 #[cfg(test)]
@@ -51,7 +51,8 @@ pub struct WriterParams {
     pub window: usize,
     /// Uncompressed size in bytes at which a batch is full. Default 128 KiB.
     pub batch_bytes: usize,
-    /// Largest message of the log in bytes. A larger batch, which is a single large object, is divided. Default 512 KiB.
+    /// Largest message of the log in bytes. A larger batch (always a single large object) is divided into several
+    /// messages. Default 512 KiB.
     pub message_bytes: usize,
     /// Whether batches are compressed. Default true.
     pub compress: bool,
@@ -86,7 +87,7 @@ pub enum WriterEvent {
     /// writer's epoch, and read the partition up to `sequence`.
     ///
     /// The check matters if the log has lost all entries of the partition, by retention or deletion. Then the log
-    /// accepts this claim even if another collector has claimed the partition since, under a newer epoch.
+    /// accepts this claim even if another collector has already claimed the partition under a newer epoch.
     Claimed {
         /// Claimed partition.
         partition: Partition,
@@ -283,7 +284,7 @@ impl Writer {
         requests
     }
 
-    /// Accepts an answer. Answers after the deadline are ignored: the repeated request finds the outcome.
+    /// Accepts an answer. Ignores answers to requests that have timed out: the repeated request finds the outcome.
     pub fn answer(&mut self, id: RequestId, answer: Answer, now: Duration) {
         let Some(partition) = self.requests.remove(&id) else { return };
         let Some(writer) = self.partitions.get_mut(&partition) else { return };

@@ -21,9 +21,9 @@ pub enum FenceReason {
     /// writer's.
     #[error("another collector watches the resource now")]
     Epoch(u64),
-    /// The partition's last entry is not the one that this writer has appended, and no newer claim explains this. The
-    /// stream was deleted or restored from a backup, or retention removed the entry. If this collector is still the
-    /// owner, it may claim the partition again.
+    /// The partition's last entry is not the one that this writer has appended, and is not by a newer owner. The stream
+    /// was deleted or restored from a backup, or retention removed the entry. If this collector is still the owner, it
+    /// may claim the partition again.
     #[error("the log was deleted or restored, or has removed this collector's last entry")]
     LogChanged,
     /// The partition's last entry cannot be read.
@@ -36,7 +36,7 @@ pub enum FenceReason {
 pub(super) enum Pending {
     /// There is no request to send.
     Nothing,
-    /// In the queue of ready partitions.
+    /// A request can be sent: the partition waits in the writer's queue of ready partitions.
     Ready,
     /// A request is in flight.
     Answer { id: RequestId, deadline: Duration },
@@ -70,14 +70,14 @@ enum Step {
     Verify,
 }
 
-/// Encoded records that become one batch.
+/// Queued records in encoded form, which are appended to the log together.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
     records: usize,
 }
 
-/// Entry that is being appended or comes next, with the remaining parts of its batch.
+/// The entry that is being appended or will be appended next, and the parts of its batch that follow it.
 struct Outgoing {
     payload: Bytes,
     /// Parts of a divided batch that follow the outgoing entry.
@@ -213,8 +213,8 @@ impl PartitionWriter {
         Outcome::Continue
     }
 
-    /// Reads from the partition's last entry why the outgoing entry was refused. Returns what follows: this writer
-    /// stored it before, must try again, or is fenced.
+    /// Finds out from the partition's last entry why the log refused the outgoing entry. Returns the outcome: the entry
+    /// was stored by an earlier attempt, must be sent again, or may no longer be appended by this writer.
     fn verify(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
         let Some(last) = last else {
             return if self.claimed {
