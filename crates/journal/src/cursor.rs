@@ -18,7 +18,7 @@ pub(super) const NAME: &str = "cursor";
 /// Size in bytes that the file of acknowledgements must exceed to be rewritten. For a small journal, the bound is a
 /// sixteenth of the journal's size limit instead.
 const REWRITE_FROM: u64 = 64 << 10;
-/// The file of acknowledgements is synced once more than this many written ones are not synced.
+/// Maximum number of acknowledgements in the file that are not synced. If there are more, the file is synced.
 const UNSYNCED: u64 = 1000;
 const SALT: u32 = 0x63_75_72_73;
 const FORMAT: u8 = 1;
@@ -124,8 +124,8 @@ impl Cursor {
         (self.file, self.bytes, self.rewritten, self.unsynced) = (None, 0, 0, 0);
     }
 
-    /// Returns whether the next write must replace the file by one with all acknowledged ranges: there is no open file,
-    /// or it has grown too much since the last rewrite.
+    /// Returns whether the next write must replace the file by one with all acknowledged ranges: no file is open, or
+    /// the open file has grown too much since the last rewrite.
     pub(super) fn wants_all(&self) -> bool {
         self.file.is_none() || self.bytes > (4 * self.rewritten).max(self.rewrite_from)
     }

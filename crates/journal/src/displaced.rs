@@ -2,7 +2,7 @@
 //!
 //! An open file stays readable and writable after its removal, so no call fails, but its content is lost when the
 //! process ends. Each sync therefore checks whether the current segment is still at its path. If not, its records are
-//! written to a new segment. Records that were only in other files are lost.
+//! written to a new segment. If files of other segments are gone, their records are lost.
 
 use std::io;
 
@@ -105,8 +105,8 @@ impl<R> Journal<R> {
         self.accepted_written = 0;
     }
 
-    /// Counts the pending records of the remaining segments. Adds the number of those that are missing to the count of
-    /// lost records.
+    /// Counts the pending records that are in the remaining segments. The other pending records are added to the count
+    /// of lost records.
     fn count_lost(&mut self) {
         let there = self.segments.iter().map(|segment| segment.pending as u64).sum();
         self.lost += self.pending.saturating_sub(there);

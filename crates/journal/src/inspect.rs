@@ -19,7 +19,7 @@ pub struct JournalReport {
     pub pending: u64,
     /// Number of accepted, unacknowledged records that can no longer be read.
     pub lost: u64,
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     pub bytes: u64,
     /// Sequence number of the next record.
     pub next_seq: Seq,

@@ -28,13 +28,14 @@
 //! its number in the order of creation.
 //!
 //! - *Segment*: the first frame is a header. It has the format (one byte, `1`), the number after the last one that the
-//!   segment covers, its record count, and the generations that it replaces, in eight bytes each. In a `.log`, the two
-//!   numbers are zero and no generations follow. Each other frame has a number (eight bytes) and a record.
+//!   segment covers, its record count, and the generations that it replaces, in eight bytes each. In a `.log`, the
+//!   number and the record count are zero, and there are no generations. Each other frame has a number (eight bytes)
+//!   and a record.
 //! - *`told`*: each frame has a format, a number and an event.
 //! - *`cursor`*: each frame has the format, the number below which all records are accepted, and the number of ranges.
 //!   For each range follow the gap before it and its length. The numbers are LEB128. The union of all frames before the
-//!   first damaged one is acknowledged. The file is rewritten once it is longer than 64 KiB (or a sixteenth of the
-//!   limit, if that is less) and than four times its length after the last rewrite.
+//!   first damaged one is acknowledged. The file is rewritten once it exceeds two bounds: four times its
+//!   length after the last rewrite, and 64 KiB (or a sixteenth of the limit, if that is less).
 //!
 //! From its first number on, a `.log` invalidates records of older generations. A `.mrg` invalidates the segments whose
 //! generations are in its header.
@@ -104,17 +105,18 @@ pub trait Record: Sized {
     /// must keep both records.
     fn object(&self) -> u64;
 
-    /// Merges two records of one object, to save space. Returns both *unchanged*, the older first, or one record that
-    /// replaces both, or none if neither is needed.
+    /// Merges two records of one object, to save space. Returns one of these results:
     ///
-    /// A single record gets the sequence number of the newer one.
+    /// - both records *unchanged*, the older first
+    /// - one record that replaces both, and gets the sequence number of `newer`
+    /// - no record, if neither is needed
     fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]>;
 }
 
 /// Size limits of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalParams {
-    /// Maximum bytes of all files.
+    /// Maximum total size of all files, in bytes.
     pub limit_bytes: u64,
     /// Approximate bytes of a segment, the unit in which records are removed. Between 4 KiB and 1 GiB, and at most a
     /// quarter of the limit.
@@ -151,9 +153,9 @@ pub enum AppendError {
     /// The limit is reached, and no acknowledged records can be removed.
     #[error("the journal is full: {bytes} of {limit} bytes, {pending} records pending")]
     Full {
-        /// Bytes of the files.
+        /// Total size of the files in bytes.
         bytes: u64,
-        /// Maximum bytes of the files.
+        /// Maximum total size of the files in bytes.
         limit: u64,
         /// Number of records that are not acknowledged.
         pending: u64,
@@ -165,9 +167,9 @@ pub enum AppendError {
     /// One record, or all records of this append together, exceed the maximum size.
     #[error("append of {bytes} bytes exceeds the journal's maximum of {most} bytes")]
     TooLarge {
-        /// Bytes to append.
+        /// Size in bytes of the record or of all records of the append.
         bytes: u64,
-        /// Maximum bytes of one record or one append.
+        /// Maximum size in bytes of one record or one append.
         most: u64,
     },
     /// The disk failed. A new attempt may succeed.
@@ -198,8 +200,8 @@ pub struct Recovery {
 pub struct DamagedRange {
     /// File name.
     pub file: String,
-    /// First damaged byte.
+    /// Offset of the first damaged byte in the file.
     pub from: u64,
-    /// First byte after the damage.
+    /// Offset of the first byte after the damage.
     pub to: u64,
 }

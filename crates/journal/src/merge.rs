@@ -1,8 +1,9 @@
 //! Merging: combines pending records of the same object, as far as [`Record::merge`] allows, to free disk space.
 //!
-//! Segments that are no longer appended to are rewritten, several neighbours into one new file. Acknowledged records
-//! are dropped, and several records of an object are replaced by one. The new file's header lists the segments it
-//! replaces, so a rename switches to it atomically, whenever a crash occurs.
+//! Neighbouring segments that are no longer appended to are rewritten into one new file. Acknowledged records are
+//! dropped, and several records of an object are replaced by one. The new file's header lists the segments that it
+//! replaces. So the rename that creates the file also replaces them: after a crash, either the old segments count or
+//! the new one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -37,7 +38,7 @@ pub struct Merged {
     pub bytes_after: u64,
 }
 
-/// Position of a record: index of its segment in the chunk, and index of its entry in the segment.
+/// Position of a record in a [`Chunk`]: index of its segment, and index of its entry in the segment.
 type RecordPosition = (u32, u32);
 
 /// Records of one object that are merged into one record, oldest first.

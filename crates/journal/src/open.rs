@@ -47,7 +47,7 @@ pub(super) struct LossCounter<'s> {
     expected: Option<Seq>,
     /// Sequence number after the highest one found so far. A record with a lower number is a duplicate.
     floor: Seq,
-    /// Highest start of the segments read so far: the first sequence number that a segment's name states.
+    /// First sequence number of a segment, as its name states it: the highest of the segments read so far.
     begun: Seq,
     /// Ranges of sequence numbers that are missing in the merged segment that is being read.
     gaps: Vec<Range<Seq>>,
@@ -92,8 +92,8 @@ impl Scan {
         self.leftovers.extend(Vec::into_iter(gone).map(|file: Scanned| file.name.to_string()));
     }
 
-    /// Lowers the end that a segment's header states to the start of the next segment. Lookups of records search by
-    /// these ends, which must therefore be in order.
+    /// Limits the end of each segment, as its header states it, to the start of the next segment. Records are looked up
+    /// by these ends, so the ends must be in ascending order.
     fn end_in_order(&mut self) {
         let behind: Vec<Seq> = self.files.iter().skip(1).map(|next| next.name.first).collect();
         for (file, behind) in self.files.iter_mut().zip(behind) {
@@ -164,8 +164,8 @@ impl<'s> LossCounter<'s> {
         self.cursor.acked.contains(seq)
     }
 
-    /// Counts unacknowledged sequence numbers from the expected number up to `seq` as lost. Afterwards, `next` is the
-    /// expected number.
+    /// Counts unacknowledged sequence numbers as lost, from the expected number up to the one before `seq`. Afterwards,
+    /// the expected number is at least `next`.
     fn advance(&mut self, seq: Seq, next: Seq) {
         // Numbers below the floor were found or counted before.
         if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {

@@ -15,17 +15,17 @@ const MERGED: &str = "mrg";
 
 /// Name of a segment's file. The name suffices to read the segment even if its header is damaged.
 ///
-/// Each new segment has a higher generation. A segment that appends wrote starts at the first record that was not
-/// accepted (synced to disk). From this sequence number on, it invalidates the records of older generations.
+/// Each new segment has a higher generation. A `.log` segment, which appends write, starts at the first record that was
+/// not accepted (synced to disk). From this sequence number on, it invalidates the records of older generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) first: Seq,
     pub(super) generation: u64,
-    /// Whether a merge wrote the segment; if false, appends did.
+    /// Whether a merge wrote the segment (`.mrg`) instead of appends (`.log`).
     pub(super) merged: bool,
 }
 
-/// First frame of a segment. If appends wrote the segment, the fields are zero or empty.
+/// First frame of a segment. In a segment that was written by appends, all fields are zero or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Header {
     /// Sequence number after the last one that the segment covers.
@@ -43,7 +43,7 @@ pub(super) struct UnknownFormat(pub(super) u8);
 /// Sequence number and file offset of a record in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Sequence number relative to the segment's first.
+    /// Sequence number minus the first sequence number of the segment.
     delta: u32,
     pub(super) offset: u32,
 }

@@ -70,7 +70,8 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Writes the unsynced records over themselves and syncs them, which needs no free space on most file systems.
+    /// Writes the unsynced records again at their place in the file, and syncs them. This needs no free space on most
+    /// file systems.
     fn overwrite_unsynced(&mut self) -> io::Result<()> {
         let Some(last) = self.segments.last_mut().filter(|_| !self.unsynced.is_empty()) else {
             return Err(io::ErrorKind::NotFound.into());
