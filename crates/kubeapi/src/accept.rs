@@ -25,7 +25,8 @@ pub enum Media {
     Protobuf,
 }
 
-/// Forms that an endpoint can send as protobuf, besides JSON and YAML. Tables are never sent as protobuf.
+/// Forms of objects that an endpoint can send as protobuf. The endpoint can send all its forms as JSON and YAML. Tables
+/// are never sent as protobuf.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protobuf {
     /// No form, as for discovery documents.
@@ -41,13 +42,13 @@ pub enum Protobuf {
 pub enum Form {
     /// The objects themselves.
     Object,
-    /// `as=Table;g=meta.k8s.io;v=v1`.
+    /// A table of the objects, asked for by `as=Table;g=meta.k8s.io;v=v1`.
     Table,
-    /// `as=PartialObjectMetadata` (of one object, and in watches).
+    /// The metadata of one object, or of each object of a watch, asked for by `as=PartialObjectMetadata`.
     Metadata,
-    /// `as=PartialObjectMetadataList`.
+    /// A list of the objects' metadata, asked for by `as=PartialObjectMetadataList`.
     MetadataList,
-    /// `as=APIGroupDiscoveryList;g=apidiscovery.k8s.io;v=v2`.
+    /// Aggregated discovery, asked for by `as=APIGroupDiscoveryList;g=apidiscovery.k8s.io;v=v2`.
     AggregatedDiscovery,
 }
 
@@ -66,8 +67,8 @@ pub struct Accepted {
 /// forms of the endpoint besides [`Form::Object`].
 ///
 /// As in kube-apiserver, clauses are tried in the order of their q-values, with wildcards last, and `q=0` does not
-/// exclude a media type. A clause for a form that is not offered is skipped. Aggregated discovery, if offered, is
-/// chosen before all other clauses. A stream (watch) cannot be YAML.
+/// exclude a media type. A clause for a form that is not offered is skipped. If aggregated discovery is offered, a
+/// clause that asks for it is tried before all others. A stream (watch) cannot be YAML.
 ///
 /// # Errors
 /// [`Status`] of code 406, which lists the offered media types.

@@ -98,8 +98,8 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Splits a condition into field, whether its first operator is an equality, and the escaped value. `None` without an
-/// operator.
+/// Splits a condition at its first operator. Returns the field, whether the operator is an equality, and the value,
+/// still escaped. `None` without an operator.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     term.bytes().enumerate().find_map(|(at, byte)| {
         let (field, rest) = match byte {

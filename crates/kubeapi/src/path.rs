@@ -36,7 +36,7 @@ pub enum Document {
     Health,
     /// `/api`: the versions of the core group, or aggregated discovery.
     CoreVersions,
-    /// `/apis`: all other groups, or aggregated discovery.
+    /// `/apis`: all groups except the core group, or aggregated discovery.
     Groups,
     /// `/apis/<group>`.
     Group(SmolStr),
@@ -219,8 +219,8 @@ fn word(text: &str) -> Result<SmolStr, Status> {
     if is_word { Ok(text.into()) } else { Err(Status::path_not_found()) }
 }
 
-/// Checks the name of a namespace or an object. Like kube-apiserver, refuses `.`, `..`, `/` and `%`. No name is longer
-/// than `longest` bytes: for a longer one, the error is that of `not_found`.
+/// Checks the name of a namespace or an object. Like kube-apiserver, refuses `.`, `..`, and names with `/` or `%`. For
+/// a name longer than `longest` bytes, which no object can have, returns the error that `not_found` creates.
 fn object_name(
     text: &str,
     parameter: &str,

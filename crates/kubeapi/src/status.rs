@@ -52,7 +52,8 @@ pub struct Cause {
 pub struct Subject {
     /// API group.
     pub group: SmolStr,
-    /// Plural name of the resource, or kind of the options.
+    /// Plural name of the resource, such as `pods`. If request options are invalid, the kind of the options, such as
+    /// `ListOptions`.
     pub kind: SmolStr,
     /// Name of the object.
     pub name: SmolStr,

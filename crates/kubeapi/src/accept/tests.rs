@@ -8,7 +8,8 @@ const LIST: &[Form] = &[Form::Table, Form::MetadataList];
 const GET: &[Form] = &[Form::Table, Form::Metadata];
 const ROOT: &[Form] = &[Form::AggregatedDiscovery];
 
-/// Negotiates an answer that is not a watch, without protobuf. `None` if no clause is acceptable.
+/// Returns the encoding and the form that are chosen for an `Accept` header if the answer is no watch and protobuf is
+/// not offered. `None` if no clause is acceptable.
 fn chosen(header: &str, offered: &[Form]) -> Option<(Media, Form)> {
     negotiate(Some(header), offered, Protobuf::Never, false).ok().map(|accepted| (accepted.media, accepted.form))
 }

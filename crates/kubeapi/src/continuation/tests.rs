@@ -19,7 +19,7 @@ fn encoded(json: &str) -> String {
     URL_SAFE_NO_PAD.encode(json)
 }
 
-/// Returns the JSON of the token of [`position`].
+/// Creates the token of [`position`] and returns the JSON that the token contains.
 fn decoded() -> String {
     String::from_utf8(URL_SAFE_NO_PAD.decode(position().token()).unwrap()).unwrap()
 }

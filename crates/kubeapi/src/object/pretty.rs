@@ -13,8 +13,8 @@ pub fn pretty(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Indents JSON that arrives in parts, with the result of [`pretty`] for the joined parts. Each part must end at the
-/// end of a token.
+/// Indents JSON that arrives in parts. The output for all parts equals that of [`pretty`] for the whole JSON. Each part
+/// must end at the end of a token.
 #[derive(Clone, Debug, Default)]
 pub struct Indenter {
     depth: usize,

@@ -4,7 +4,7 @@
 
 use memchr::memchr2;
 
-/// JSON that cannot be split into members.
+/// Error for JSON that cannot be split into members or elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed;
 
@@ -162,7 +162,8 @@ mod tests {
     use super::*;
     use crate::object::testing::json;
 
-    /// Decodes an object by its members.
+    /// Splits an object into members and decodes each member on its own. Returns the decoded object; `None` for other
+    /// JSON.
     fn split(json: &[u8]) -> Result<Option<Value>, Malformed> {
         let Some(mut members) = Members::of_object(json) else { return Ok(None) };
         let mut tree = serde_json::Map::new();

@@ -24,7 +24,8 @@ fn selector(text: &str) -> LabelSelector {
     text.parse().unwrap()
 }
 
-/// Returns a resource path as text: `group/version/resource`, followed by its other parts with their names.
+/// Returns a resource path as text, such as `apps/v1/deployments ns=a name=b sub=status watch`, without the parts that
+/// the path lacks.
 fn shown(path: &str) -> String {
     let Target::Resource(found) = below(path).unwrap_or_else(|status| panic!("{path}: {status}")) else {
         panic!("{path} is a document");

@@ -40,7 +40,7 @@ pub(super) const NAME_AND_AGE: Kind = Kind { columns: &[NAME, AGE], print: name_
 pub(super) const NAME_AND_CREATION: Kind =
     Kind { columns: &[NAME, date("Created At", "Time when the object was created")], print: name_and_creation };
 
-/// Columns of custom resources that declare none, and of unknown kinds.
+/// Columns of custom resources whose definitions declare no columns, and of unknown kinds.
 pub(super) const CUSTOM_DEFAULT: Kind =
     Kind { columns: &[NAME, date("Age", "Time since the object was created")], print: name_and_age };
 

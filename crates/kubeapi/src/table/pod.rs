@@ -242,10 +242,10 @@ impl Pod<'_> {
         summary
     }
 
-    /// Adds the init containers to the summary, up to the first one that holds up the pod's start. That is one that has
-    /// not succeeded and is not a started sidecar.
+    /// Adds the init containers to the summary, up to and including the first one for which the pod still waits. The
+    /// pod waits for each init container to succeed, but for a sidecar only to start.
     ///
-    /// Returns whether there is such a container, and the restarts of the sidecars that were added.
+    /// Returns whether the pod waits for an init container, and the restarts of the sidecars that were added.
     fn init_containers(&self, summary: &mut Summary) -> (bool, Restarts) {
         let mut sidecar_restarts = Restarts::default();
         for (index, container) in self.status.init_container_statuses.iter().enumerate() {

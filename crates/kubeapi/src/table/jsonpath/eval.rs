@@ -1,4 +1,4 @@
-//! Evaluation of paths on JSON.
+//! Evaluation of JSONPath expressions on the bytes of a JSON value.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -42,7 +42,7 @@ fn walk<'a>(steps: &'a [Step], start: Vec<PathValue<'a>>) -> Values<'a> {
     steps.iter().try_fold(start, |values, step| step.apply(values))
 }
 
-/// Returns the first byte of a JSON value, which shows its type.
+/// Returns the first byte of a JSON value that is not white space. It shows the value's type, such as `[` for an array.
 fn container(json: &[u8]) -> Option<u8> {
     json.get(skip_space(json, 0)).copied()
 }
@@ -147,8 +147,8 @@ impl Slice {
         Ok(found)
     }
 
-    /// Returns start and end of the slice in an array of `length` elements; `None` if the slice is empty. After an
-    /// empty slice, the step skips all further arrays, as in client-go.
+    /// Returns start and end of the slice in an array of `length` elements; `None` if the slice is empty. The caller
+    /// then skips the following arrays too, as client-go does.
     fn bounds(self, length: usize) -> Result<Option<(usize, usize)>, Mismatch> {
         let count = i64::try_from(length).map_err(|_| Mismatch)?;
         let start = if self.start < 0 { self.start.saturating_add(count) } else { self.start };

@@ -20,7 +20,7 @@ enum Step {
     Field(String),
     /// All members of an object, or all elements of an array.
     Wildcard,
-    /// Elements of an array.
+    /// Range of elements of an array, or a single element.
     Slice(Slice),
     /// Elements of an array that satisfy a condition.
     Filter(Filter),
@@ -46,7 +46,7 @@ enum Constant {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Slice {
     start: i64,
-    /// `None` for the end of the array.
+    /// Position behind the last element; `None` for the end of the array.
     end: Option<i64>,
     /// Whether the brackets hold a single index instead of a range.
     is_index: bool,
