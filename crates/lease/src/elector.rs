@@ -48,7 +48,7 @@ pub struct Record {
 /// Request to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Read the record. The answer must not be older than the request.
+    /// Read the record. An outdated answer is harmless: a write that names an outdated version is refused.
     Get,
     /// Write the record if there is none.
     Create(Record),
@@ -68,7 +68,7 @@ pub enum Answer {
     Found {
         /// Content of the lease.
         record: Record,
-        /// Version, which every write changes.
+        /// Version of the record. Every write changes it.
         version: Arc<str>,
     },
     /// There is no record.
@@ -91,7 +91,7 @@ enum Mode {
 #[derive(Clone, Debug)]
 struct Observed {
     record: Record,
-    /// Version of the record; `None` if the record has been deleted since.
+    /// Version of the record; `None` if the store has answered since then that there is no record.
     version: Option<Arc<str>>,
     /// When the contender first saw this version of the record.
     since: Duration,
@@ -258,8 +258,8 @@ impl Elector {
         self.decide(now);
     }
 
-    /// Acts on the record that was read: ends leadership if another contender holds it, and sets the time of the next
-    /// request.
+    /// Acts on the record that was read: ends this contender's leadership if it is not the record's holder, and sets
+    /// the time of the next request.
     fn decide(&mut self, now: Duration) {
         let pause = self.pause();
         let Some(observed) = &self.observed else {

@@ -47,8 +47,7 @@ struct Other {
     member: Member,
     /// When the entry was first read, or last changed.
     since: Duration,
-    /// Whether the entry has changed since it was first read. An entry that has not may belong to a process that has
-    /// ended.
+    /// Whether the entry has changed since it was first read. If it has not, its process may have ended before.
     has_changed: bool,
 }
 
