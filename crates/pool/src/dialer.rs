@@ -23,7 +23,7 @@ pub enum Offer {
     Http1,
     /// HTTP/2 only.
     Http2,
-    /// Both, HTTP/2 preferred.
+    /// HTTP/2 and HTTP/1.1, with HTTP/2 preferred.
     Both,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// Function that opens a byte stream to the server, with its TLS.
+/// Function that opens a byte stream to the server, with a TLS handshake if the stream has TLS.
 #[derive(Clone)]
 pub struct Dialer(Arc<dyn Fn(Offer) -> Opening + Send + Sync>);
 

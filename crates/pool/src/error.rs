@@ -68,7 +68,7 @@ impl StreamError {
         matches!(self, Self::Reset(h2::Reason::REFUSED_STREAM) | Self::GoingAway(h2::Reason::NO_ERROR))
     }
 
-    /// Returns whether the connection broke, whatever became of the request.
+    /// Returns whether the connection broke, so that it is unknown whether the server processed the request.
     pub(crate) fn is_broken(&self) -> bool {
         matches!(self, Self::Closed | Self::Io(_) | Self::Silent(_))
     }

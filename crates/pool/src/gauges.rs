@@ -76,7 +76,7 @@ impl CountedConnection {
         Self { gauges: Arc::clone(gauges), end: None }
     }
 
-    /// Counts the connection as an opened one of HTTP/1.1 now, and as a closed one of HTTP/1.1 when it ends.
+    /// Counts a connection of HTTP/1.1: as opened now, and as closed when this guard is dropped.
     pub(crate) fn is_http1(&mut self) {
         self.gauges.opened(OpenReason::Http1);
         self.end = Some(CloseReason::Http1);

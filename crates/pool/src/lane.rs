@@ -62,7 +62,7 @@ pub(crate) struct Opener {
     pub(crate) dialer: Dialer,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) spare: Spare,
-    /// Time until which the server counts as one that speaks only HTTP/1.1, since it chose it before.
+    /// Time until which HTTP/2 is not offered to the server, because it chose HTTP/1.1; `None` if it never did.
     http1_until: Mutex<Option<Instant>>,
 }
 

@@ -19,12 +19,12 @@ use super::gauges::{CountedConnection, Gauges};
 pub(crate) struct Activity {
     /// Set when bytes arrive; cleared by the health check.
     has_arrived: AtomicBool,
-    /// The error of the first failed read, for error messages. Errors of HTTP/2 have only its kind and text. Errors of
-    /// HTTP/1.1 have nothing of it if the request was not sent yet.
+    /// The error of the first failed read, for error messages. Errors of HTTP/2 contain only its kind and text. Errors
+    /// of HTTP/1.1 do not mention it if the request was not sent yet.
     failure: OnceLock<Arc<io::Error>>,
 }
 
-/// Error of a failed read. It shares the cause with [`Activity`], which keeps it for error messages.
+/// Error that a reader of the stream gets for a failed read. [`Activity`] keeps the same error, for error messages.
 #[derive(Debug)]
 struct SharedError(Arc<io::Error>);
 

@@ -9,7 +9,8 @@ use informer_hub_types::clock::Instant;
 
 /// Initial flow-control window of a stream, in bytes.
 pub(crate) const START: u32 = 128 * 1024;
-/// Longest round trip for which windows grow. A slower answer is slow for another reason.
+/// Windows do not grow if a reader gets one window of data in a longer time than this. Round trips are shorter, so the
+/// window is not what limits the rate.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
 /// Measures how long a reader waits for data, to decide whether a larger window may speed an answer up.
