@@ -1,4 +1,5 @@
-//! Checks whether an object's message can be converted to JSON, and finds the wanted values in the same pass.
+//! Checks whether an object's message can be converted to JSON. The same pass finds the values that a [`Selection`]
+//! wants, such as metadata.
 //!
 //! The check is stricter than the conversion: it refuses a few forms that are rare or costly to check. All that it
 //! accepts can be converted.
@@ -201,13 +202,14 @@ fn packed(field: FieldOutline, mut bytes: &[u8]) -> Done {
     Ok(())
 }
 
-/// Returns whether a message has exactly one field, field 1, with short bytes. Most quantities are written so.
+/// Returns whether a message consists of field 1 alone, with less than 128 bytes of content. Most quantities have this
+/// form.
 fn is_one_text(message: &[u8]) -> bool {
     matches!(message, [0x0a, length @ ..0x80, text @ ..] if text.len() == usize::from(*length))
 }
 
-/// Returns whether a message has exactly the fields 1 and 2, each with short bytes. Most entries of maps are written
-/// so.
+/// Returns whether a message consists of the fields 1 and 2, each with less than 128 bytes of content. Most entries of
+/// maps have this form.
 fn is_pair_of_texts(message: &[u8]) -> bool {
     let [0x0a, length @ ..0x80, rest @ ..] = message else { return false };
     let Some(rest) = rest.get(usize::from(*length)..) else { return false };

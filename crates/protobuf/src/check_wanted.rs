@@ -1,4 +1,4 @@
-//! Reports the wanted values of an object as text, in the form that they have in its JSON.
+//! Reports the values of an object that a [`Selection`] wants, as text in the form that they have in the object's JSON.
 
 use std::borrow::Cow;
 

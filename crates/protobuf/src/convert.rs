@@ -215,7 +215,8 @@ impl Run<'_> {
         self.out.extend_from_slice(self.schema.key(field).as_bytes());
     }
 
-    /// Writes a member that is not a list or map and whose field is present, unless Go omits its value.
+    /// Writes a member whose field is present and is no list or map. Writes nothing if Go omits the value. `below` has
+    /// the paths to omit within the value.
     fn one(&mut self, field: &FieldInfo, slot: Slot, bytes: &[u8], below: Option<&Omit>, depth: usize) -> Done {
         let value = match field.shape {
             Shape::Bool | Shape::Int32 | Shape::Int64 => Value::Varint(slot.number),
@@ -411,7 +412,7 @@ impl Slot {
         }
     }
 
-    /// Records a length-delimited field. The range includes its tag.
+    /// Records the position of a length-delimited field, from its tag at `start` to `end`.
     #[inline]
     fn add_bytes(&mut self, field: FieldOutline, content: &[u8], (start, end): (usize, usize)) -> Done {
         if matches!(field.label, Label::Repeated | Label::Map) {
@@ -426,7 +427,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Records another element of a list or map.
+    /// Records the position of another element of a list or map, from its tag at `start` to `end`.
     #[inline]
     fn extend(&mut self, start: usize, end: usize) {
         if self.count == 0 {

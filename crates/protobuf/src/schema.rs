@@ -197,7 +197,7 @@ impl Schema {
         &self.message(id).fields[place]
     }
 
-    /// Frees the spare room of a schema that does not grow any more: about a third of its memory.
+    /// Frees the unused capacity of a finished schema: about a third of its memory.
     fn shrink(&mut self) {
         for message in &mut self.messages {
             message.fields.shrink_to_fit();

@@ -1,4 +1,5 @@
-//! Tree of the fields of an object that are wanted when it arrives, and of the fields that are not stored.
+//! Tree of the fields of an object that are read when the object arrives (wanted), and of the fields that are not
+//! stored (omitted).
 
 use std::borrow::Cow;
 
@@ -47,8 +48,8 @@ impl Places {
     }
 }
 
-/// A field that is wanted or omitted. Of a list, all elements are wanted. Of a map, `paths` wants all entries, and
-/// `keys` the entries with these keys.
+/// A field that is wanted or omitted. A path to a list leads to all its elements. In a map, each path in `paths` leads
+/// to all entries, and each path in `keys` to the entry with its key.
 #[derive(Debug)]
 pub(super) struct SelectedField {
     /// Index of the field in its message.

@@ -54,7 +54,8 @@ pub fn begin_envelope(out: &mut Vec<u8>, type_meta: TypeMeta<'_>, raw: usize) {
     length(out, raw);
 }
 
-/// Writes the start of an envelope up to the length of the object's message.
+/// Writes the start of an envelope, up to the tag of the object's message. The caller appends the message's length, the
+/// message, and [`END_OF_ENVELOPE`].
 pub(super) fn begin_message(out: &mut Vec<u8>, TypeMeta { api_version, kind }: TypeMeta<'_>) {
     out.extend_from_slice(MAGIC);
     tag(out, 1, 2);

@@ -44,8 +44,8 @@ impl Columns {
         Self { sources, extractor: Extractor::new(&paths), needs_body }
     }
 
-    /// Returns whether at least one column is not in the head, which has the fields that are readable without the JSON.
-    /// Such a column is read from the JSON of every object.
+    /// Returns whether at least one column must be read from the JSON of every object. The head, which is readable
+    /// without the JSON, does not have the field of such a column.
     ///
     /// If `false`, the JSON is needed only for objects with an empty value in the head.
     #[must_use]

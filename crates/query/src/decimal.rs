@@ -156,7 +156,7 @@ fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
 pub(super) enum Num {
     /// A 64-bit integer.
     Int(i128),
-    /// Any other number.
+    /// A number that is not a 64-bit integer.
     Float(f64),
 }
 
