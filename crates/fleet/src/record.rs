@@ -21,7 +21,7 @@ pub enum Record {
     Put {
         /// Key of the object within the partition.
         key: ObjectKey,
-        /// UID of the object. Another UID under the same key is another object.
+        /// UID of the object. If the same key gets another UID, the object was deleted and created again.
         uid: Uid,
         /// resourceVersion of the object.
         version: ResourceVersion,

@@ -26,7 +26,7 @@ pub struct Member {
     /// Zone of the collector; empty if it has none.
     pub zone: String,
     /// Labels of the clusters that prefer collectors in this zone. A cluster prefers the zone if it has all of these
-    /// labels. If there are none here, no cluster prefers the zone.
+    /// labels. If the map is empty, no cluster prefers the zone.
     pub prefer: BTreeMap<String, String>,
     /// Fingerprint of the set of shards that the collector contends for. Collectors balance shards only with collectors
     /// that have the same fingerprint.

@@ -140,8 +140,8 @@ impl<R: Record> Journal<R> {
         Ok(chunk.start + 1)
     }
 
-    /// Replaces the merged segments with the new one. Writes acknowledgements of the records that the merge dropped to
-    /// the cursor file, and then removes the files of the merged segments.
+    /// Replaces the merged segments with the new one. Marks the records that the merge dropped as acknowledged in the
+    /// cursor file, and then removes the files of the merged segments.
     fn exchange(&mut self, chunk: Range<usize>, written: Segment, plan: &Plan) {
         self.reading = None;
         let old: Vec<Segment> = self.segments.splice(chunk, [written]).collect();

@@ -175,7 +175,7 @@ impl<'s> LossCounter<'s> {
         self.expected = self.expected.max(Some(next));
     }
 
-    /// Starts counting the lost records of a segment. Missing sequence numbers before its first one are lost.
+    /// Starts counting the lost records of a segment. Numbers missing before the segment's first number are lost.
     pub(super) fn begin(&mut self, file: &Scanned) {
         self.advance(file.name.first, file.name.first);
         self.begun = self.begun.max(file.name.first);

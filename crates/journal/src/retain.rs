@@ -10,7 +10,8 @@ use super::{AppendError, Seq};
 /// The cursor file is written even without new acknowledgements if this many records were accepted since its last
 /// write.
 const UNKNOWN: u64 = 1000;
-/// After failures to write the cursor file, at least one of this many calls of [`Journal::write_cursor`] tries again.
+/// After failures to write the cursor file, [`Journal::write_cursor`] skips attempts. At least one of this many
+/// consecutive calls makes an attempt.
 const LONGEST_PAUSE: u32 = 64;
 
 impl<R> Journal<R> {
@@ -35,8 +36,8 @@ impl<R> Journal<R> {
     }
 
     /// States that a restart does not need records below `before`. Segments that have only such records are removed
-    /// once all their records are acknowledged, now or at a later sync. A call with a lower number than before has no
-    /// effect.
+    /// once all their records are acknowledged, now or at a later sync. A call with a lower number than an earlier
+    /// call has no effect.
     pub fn release(&mut self, before: Seq) {
         self.keep_from = self.keep_from.max(before);
         self.remove_acked();

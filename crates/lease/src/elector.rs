@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Longest lease duration that is accepted from another contender's record. A longer duration counts as this one.
+/// Longest lease duration that is accepted from another contender's record. A longer duration is shortened to this one.
 const LONGEST: Duration = Duration::from_secs(300);
 /// Lease duration in the record of a holder that has resigned.
 const RESIGNED: Duration = Duration::from_secs(1);

@@ -47,7 +47,7 @@ pub(crate) struct Http2 {
 #[derive(Debug)]
 struct State {
     /// This client's limit of open streams, in addition to the server's announced limit. It is lowered if the server
-    /// refuses a stream although its own limit is not reached.
+    /// refuses a stream although the announced limit is not reached.
     limit: AtomicUsize,
     open: AtomicUsize,
     /// Whether a stream was opened since the last check for idleness.

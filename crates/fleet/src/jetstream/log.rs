@@ -63,7 +63,7 @@ pub struct LogParams {
     pub max_age: Duration,
     /// Size of the stream in bytes at which the oldest entries are removed.
     pub max_bytes: u64,
-    /// Which of these limits are applied to an existing stream.
+    /// Which of the limits above are applied to an existing stream.
     pub fixed: FixedLimits,
     /// Time after which a request fails.
     pub timeout: Duration,
@@ -162,8 +162,8 @@ impl JetStreamLog {
         Ok(Retained::new(first, last, (state.bytes, max_bytes), config.max_age))
     }
 
-    /// Returns a tail of the entries behind sequence `after` whose subjects match `filter`. [`Subjects`] creates such
-    /// filters.
+    /// Returns a [`Tail`], a reader of the entries behind sequence `after` whose subjects match `filter`. [`Subjects`]
+    /// creates filters.
     pub async fn tail(&self, after: Sequence, filter: String) -> Result<Tail, NatsError> {
         self.open_tail(after, filter, None).await
     }
@@ -294,8 +294,8 @@ pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result
     }
 }
 
-/// Fails with [`NatsError::ForeignStream`] if this program did not create the stream. Such a stream has too low a first
-/// sequence, or none.
+/// Fails with [`NatsError::ForeignStream`] if this program did not create the stream. The configuration of such a
+/// stream has no first sequence, or one below [`LEAST_FIRST_SEQUENCE`].
 pub(super) fn check_origin(found: &Config) -> Result<(), NatsError> {
     let is_own = found.first_sequence.is_some_and(|first| first >= LEAST_FIRST_SEQUENCE);
     if is_own { Ok(()) } else { Err(NatsError::ForeignStream(found.name.clone())) }
@@ -310,7 +310,7 @@ fn limits(config: &Config) -> (usize, Duration, i64) {
     (config.num_replicas, config.max_age, config.max_bytes)
 }
 
-/// Returns `found` with those limits of `wanted` that `fixed` selects.
+/// Returns the configuration `found`, with the limits that `fixed` selects replaced by those of `wanted`.
 fn with_fixed(found: &Config, wanted: &Config, fixed: FixedLimits) -> Config {
     let of = |fixed: bool| if fixed { wanted } else { found };
     Config {

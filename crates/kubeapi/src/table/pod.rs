@@ -214,7 +214,7 @@ fn completion(phase: &str) -> Vec<Value> {
 }
 
 impl InitContainer<'_> {
-    /// Returns whether the init container is a sidecar, which keeps running beside the others.
+    /// Returns whether the init container is a sidecar, which keeps running beside the pod's containers.
     fn is_sidecar(&self) -> bool {
         *self.restart_policy == *"Always"
     }

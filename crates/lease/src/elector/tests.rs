@@ -157,7 +157,7 @@ impl World {
     }
 
     /// Verifies that at most one contender leads, paused ones included, and that each leader has a higher epoch than
-    /// all before.
+    /// all earlier leaders.
     fn check(&mut self) {
         let leaders = self.leaders();
         assert!(leaders.len() <= 1, "{leaders:?} lead at {:?}", self.now);

@@ -56,7 +56,8 @@ fn is_terminator(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
 
-/// Parses the name of a field, up to a terminator without a backslash before it. Returns the rest of the text.
+/// Parses the name of a field. The name ends before the first terminator, such as `.` or `[`, that has no backslash
+/// before it. Returns the text after the name.
 fn field<'t>(text: &'t str, steps: &mut Vec<Step>) -> &'t str {
     let mut is_escaped = false;
     let end = text.find(|c| {
@@ -89,7 +90,7 @@ fn number<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, InvalidPa
     Ok(rest)
 }
 
-/// Parses a quoted string. The only escapes are `\\`, `\'`, `\"`, `\n` and `\t`. Returns the rest of the text.
+/// Parses a quoted string. The only escapes are `\\`, `\'`, `\"`, `\n` and `\t`. Returns the text after the string.
 fn quoted<'t>(text: &'t str, quote: char, steps: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let mut constant = String::new();
     let mut chars = text.char_indices().skip(1);
@@ -112,7 +113,7 @@ fn quoted<'t>(text: &'t str, quote: char, steps: &mut Vec<Step>) -> Result<&'t s
     Err(InvalidPath)
 }
 
-/// Parses an index, a range, a quoted key or a union. `text` starts after the `[`. Returns the rest.
+/// Parses an index, a range, a quoted key or a union. `text` starts after the `[`. Returns the text after the `]`.
 fn array<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let (inner, rest) = text.split_once(']').filter(|(inner, _)| !inner.contains('\n')).ok_or(InvalidPath)?;
     if inner.contains(',') {
@@ -152,7 +153,7 @@ fn slice(text: &str) -> Result<Slice, InvalidPath> {
     })
 }
 
-/// Parses a filter. `text` starts after the `[?(`. Returns the rest.
+/// Parses a filter. `text` starts after the `[?(`. Returns the text after the `)]`.
 fn filter<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let end = filter_end(text).ok_or(InvalidPath)?;
     let (condition, rest) = text.split_at(end);
