@@ -231,11 +231,11 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A field path as text. In two cases, the name of a field is written in brackets, such as `['select']`:
+/// A field path as text. In two cases, the name of its first field is written in brackets, such as `['select']`:
 ///
-/// - The path has only this field, and the name is a keyword or could be a misspelled one.
-/// - The field is the first of the path, and the name is an operator. Without brackets, `select in.x` would test
-///   whether a field `select` is in something.
+/// - The path has only this field, and the name is a keyword or is spelled nearly like one.
+/// - The name is that of an operator. Without brackets, `select in.x` would be parsed as the field `select` and the
+///   operator `in`.
 struct Path<'a>(&'a FieldPath);
 
 impl Display for Path<'_> {

@@ -1,4 +1,5 @@
-//! Parse errors of query texts, with position, suggestion and an excerpt; errors of built expressions.
+//! Errors: invalid query texts, with position, suggestion and an excerpt; and invalid expressions that were built in
+//! Rust.
 
 use std::fmt;
 
@@ -62,19 +63,19 @@ pub enum ParseProblem {
     /// An invalid escape sequence in a quoted text.
     #[error(r#"invalid escape sequence (allowed: \\ \" \' \n \r \t)"#)]
     Escape,
-    /// An invalid path.
+    /// An invalid field path, with the reason.
     #[error("not a path: {0}")]
     Path(&'static str),
-    /// An invalid label selector.
+    /// An invalid label selector, with the reason.
     #[error("not a label selector: {0}")]
     Selector(String),
-    /// An invalid cluster name.
+    /// An invalid cluster name, with the rule that it breaks.
     #[error("not a cluster's name: {0}")]
     Cluster(&'static str),
     /// A cluster label given twice.
     #[error("the label {0:?} is given twice")]
     LabelTwice(SmolStr),
-    /// A clause given twice.
+    /// A clause, such as `limit`, is given twice.
     #[error("{0} is given twice")]
     ClauseTwice(&'static str),
     /// An invalid quantity.
@@ -142,9 +143,9 @@ impl fmt::Display for Annotated<'_> {
     }
 }
 
-/// Largest number of terms and connectives in an expression.
+/// Largest number of conditions and connectives (`and`, `or`, `not`) in an expression.
 pub(super) const MAX_TERMS: usize = 4_000;
-/// Deepest nesting of an expression.
+/// Deepest nesting of `and`, `or` and `not` in an expression.
 pub(super) const MAX_DEPTH: usize = 256;
 
 /// Error for an expression that cannot be evaluated. Only expressions built in Rust cause it, since parsed ones are
@@ -152,7 +153,7 @@ pub(super) const MAX_DEPTH: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidExpr {
-    /// More terms and connectives than [`Matcher::MAX_TERMS`](super::Matcher::MAX_TERMS).
+    /// The expression has more conditions and connectives than [`Matcher::MAX_TERMS`](super::Matcher::MAX_TERMS).
     #[error("the condition has more than {MAX_TERMS} terms")]
     TooManyTerms,
     /// `and`, `or` and `not` nested deeper than [`Matcher::MAX_DEPTH`](super::Matcher::MAX_DEPTH).

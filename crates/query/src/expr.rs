@@ -73,13 +73,13 @@ pub enum Test {
     In(Vec<Literal>),
     /// Equal to none of these, or missing.
     NotIn(Vec<Literal>),
-    /// `<`
+    /// Less than this value (`<`).
     Less(Literal),
-    /// `<=`
+    /// At most this value (`<=`).
     AtMost(Literal),
-    /// `>`
+    /// Greater than this value (`>`).
     More(Literal),
-    /// `>=`
+    /// At least this value (`>=`).
     AtLeast(Literal),
     /// A text with this substring, or an array with this text as an element.
     Contains(SmolStr),
@@ -89,14 +89,15 @@ pub enum Test {
     Exists,
 }
 
-/// A value to compare with. Values of different kinds are neither equal nor ordered.
+/// A value to compare a field with. Values of different kinds are neither equal nor ordered. Only a [`Self::Quantity`]
+/// compares with several kinds: numbers and texts.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Literal {
     /// A boolean; `false` is less than `true`.
     Bool(bool),
     /// Any JSON number, compared by value.
     Number(f64),
-    /// A text, compared byte by byte. RFC 3339 times of one time zone compare as times.
+    /// A text, compared byte by byte. So RFC 3339 times of one time zone and precision are ordered by time.
     Text(SmolStr),
     /// A Kubernetes quantity (`500m`, `2Gi`), compared by value with numbers and with texts that are quantities.
     Quantity(SmolStr),

@@ -56,14 +56,14 @@ impl Extractor {
 
 struct Extraction {
     values: Vec<Values>,
-    /// For each path, whether the unread part of the JSON may contain values of it.
+    /// For each path, whether the unread part of the JSON may contain more values of the path.
     open: Vec<bool>,
     is_complete: bool,
 }
 
 impl Extraction {
-    /// Collects the values that paths select in `value`, an object's parsed JSON at `node` of the path tree. Covers all
-    /// paths that end at `node` or below it.
+    /// Collects the values of all paths that end at `node` of the path tree or below it. `value` is the parsed JSON at
+    /// `node`.
     fn collect(&mut self, trie: &Trie, node: usize, value: &Value) {
         for &path in trie.ends(node) {
             self.values[path].push(value.clone());

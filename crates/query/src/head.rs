@@ -51,8 +51,8 @@ impl HeadPath {
         }
     }
 
-    /// Returns the value at this path. Returns `None` for an empty value, since the head stores a missing field as
-    /// empty: only the JSON shows which it is.
+    /// Returns the value at this path; `None` if the head stores an empty text. A missing field is stored as an empty
+    /// text too, so only the JSON shows whether the field is missing.
     pub(super) fn value<'h>(self, head: &'h impl Head) -> Option<std::borrow::Cow<'h, str>> {
         let text: std::borrow::Cow<'h, str> = match self {
             Self::Name => head.name().into(),

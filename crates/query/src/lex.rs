@@ -22,8 +22,8 @@ pub(super) struct Count {
     pub(super) terms: usize,
 }
 
-/// A failed parse and its position. If `problem` is `None`, the text only does not match this parser, and the next
-/// alternative is tried. Otherwise the query is invalid.
+/// A failed parse and its position. Without a `problem`, the text does not have the form that this parser expects, and
+/// an alternative parser is tried. With a `problem`, the query is invalid.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
@@ -80,12 +80,12 @@ pub(super) fn blanks(input: &mut Input<'_>) -> Parsed<()> {
     take_while(0.., char::is_whitespace).void().parse_next(input)
 }
 
-/// Parses this keyword, in any case and as a whole word.
+/// Returns a parser of the keyword `expected`, as a whole word in upper or lower case.
 pub(super) fn word<'t>(expected: &'static str) -> impl Parser<Input<'t>, &'t str, ErrMode<Fault>> {
     preceded(blanks, take_while(1.., is_word)).verify(move |found: &str| found.eq_ignore_ascii_case(expected))
 }
 
-/// Parses this symbol, such as `(` or `<=`.
+/// Returns a parser of the symbol `expected`, such as `(` or `<=`.
 pub(super) fn mark<'t>(expected: &'static str) -> impl Parser<Input<'t>, &'t str, ErrMode<Fault>> {
     preceded(blanks, expected)
 }
@@ -197,8 +197,8 @@ pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     }
 }
 
-/// Returns the error for a missing `expected`, inside the parenthesis that was opened at `start`. If the text ends
-/// here, the error is that the parenthesis is not closed.
+/// Returns the error for a missing token, described by `expected`, inside a parenthesis. If the text has ended, the
+/// error is instead that the parenthesis opened at `start` is not closed.
 pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) -> ErrMode<Fault> {
     if input.input.trim_start().is_empty() {
         return fault(start, ParseProblem::OpenParenthesis);

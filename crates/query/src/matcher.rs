@@ -46,9 +46,9 @@ enum Term {
 type TermResults = SmallVec<[Option<bool>; 16]>;
 
 impl Matcher {
-    /// Largest number of conditions and connectives. It bounds the cost per object.
+    /// Largest number of conditions and connectives in an expression. It bounds the time to evaluate one object.
     pub const MAX_TERMS: usize = error::MAX_TERMS;
-    /// Deepest nesting. It bounds the use of stack.
+    /// Deepest nesting of an expression. It bounds the use of stack.
     pub const MAX_DEPTH: usize = error::MAX_DEPTH;
 
     /// Prepares an expression.

@@ -16,7 +16,7 @@ use super::decimal::{Decimal, Num};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SortKey(Rank);
 
-/// Kind and value of a sort key. Variants that come first here are sorted first.
+/// Kind and value of a sort key. The order of the variants is the sort order of the kinds.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Rank {
     Missing,

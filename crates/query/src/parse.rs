@@ -29,11 +29,11 @@ use super::lex::{
 use super::words::CLAUSES;
 use super::{Column, Direction, Expr, Output, Question, terms};
 
-/// Longest text, in bytes.
+/// Longest query text, in bytes.
 const MAX_TEXT: usize = 16 * 1024;
-/// Deepest nesting of parentheses and `not`.
+/// Deepest nesting of parentheses and `not` in a query text.
 const MAX_DEPTH: usize = 64;
-/// Largest number of conditions.
+/// Largest number of conditions in a query text.
 const MAX_TERMS: usize = 1_000;
 
 impl FromStr for Question {

@@ -9,8 +9,8 @@ use super::error::InvalidExpr;
 use super::walk::SeenValue;
 use super::{Literal, Test, TextTest};
 
-/// A prepared [`Test`], which holds if any value passes. For a negative test, this is the positive one: the caller
-/// negates its result.
+/// A [`Test`], prepared to test many values; it holds if any value passes. A negative test is stored as its positive
+/// form (`IsNot` as `Is`), and the caller negates the result.
 #[derive(Debug)]
 pub(super) enum PreparedTest {
     OneOf { texts: Vec<SmolStr>, others: Vec<PreparedLiteral> },

@@ -84,8 +84,8 @@ impl Question {
         self
     }
 
-    /// Sets the continue token that an earlier answer to the same query returned. The new answer continues after the
-    /// earlier one.
+    /// Sets the continue token that an earlier answer to the same query returned. The new answer begins where that
+    /// answer ended.
     #[must_use]
     pub fn continue_at(mut self, token: impl Into<SmolStr>) -> Self {
         self.continue_token = Some(token.into());

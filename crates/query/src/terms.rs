@@ -178,7 +178,7 @@ fn cluster_name(input: &mut Input<'_>) -> Parsed<ClusterName> {
     ClusterName::new(&name).map_err(|invalid: InvalidName| fault(at, ParseProblem::Cluster(invalid.rule)))
 }
 
-/// Parses a label selector in kubectl's grammar, up to the closing parenthesis.
+/// Parses a label selector in kubectl's grammar, with the parentheses around it.
 fn labels(input: &mut Input<'_>) -> Parsed<Expr> {
     blanks(input)?;
     let start = input.current_token_start();

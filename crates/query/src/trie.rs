@@ -10,8 +10,8 @@ use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 #[derive(Debug, Default)]
 struct Node {
     branches: Branches,
-    /// Numbers of the paths that end at this node, while the tree is built. Afterwards they are in `Trie::order`, at
-    /// the range `own`; those of the whole subtree are at `below`.
+    /// While the tree is built: numbers of the paths that end at this node. They then move to the range `own` of
+    /// `Trie::order`. The range `below` also contains the paths that end below this node.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,

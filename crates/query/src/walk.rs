@@ -25,10 +25,11 @@ pub(super) enum SeenValue<'v> {
 
 /// Receiver of the values that a pass over an object finds.
 pub(super) trait ValueVisitor {
-    /// Receives a value that the paths with these numbers select.
+    /// Called for each value found. `paths` are the numbers of the paths that select this value.
     fn visit(&mut self, paths: &[usize], value: SeenValue<'_>);
 
-    /// Notes that the paths with these numbers have no further values. Returns whether the pass can stop.
+    /// Called when the paths with these numbers have no further values. Returns whether the pass over the object can
+    /// stop.
     fn paths_done(&mut self, paths: &[usize]) -> bool;
 }
 
@@ -50,7 +51,7 @@ pub(super) fn walk(json: &[u8], trie: &Trie, visitor: &mut impl ValueVisitor) ->
 struct Position<'t> {
     trie: &'t Trie,
     node: Option<usize>,
-    /// If the current value is an element of an array: the paths that select that whole array.
+    /// Paths that select the array of which the current value is an element; empty if the value is not in an array.
     element_of: &'t [usize],
     /// Whether no array encloses the current value. If so, a path that selects this value has no other value.
     single: bool,
