@@ -45,7 +45,7 @@ impl Backoff {
         delay
     }
 
-    /// Returns a delay as after a first failure, without counting a failure.
+    /// Returns a random delay as long as after a first failure, but does not count a failure.
     pub fn first_delay(&self, random: &mut dyn FnMut() -> f64) -> Duration {
         jittered(self.first, random)
     }
@@ -57,10 +57,10 @@ impl Backoff {
     }
 }
 
-/// Permission to cut a wait short. After a shortened wait, the next one must run to its end.
+/// Limit on how often a client cuts its waits short: after a shortened wait, the next wait must run to its end.
 ///
-/// When a server answers one of its clients, the waits of the others are cut short. Without this limit, a server that
-/// answers only now and then would get requests from all clients after each answer.
+/// When a server answers one client, the other clients cut their waits short. Without this limit, a server that answers
+/// only now and then would get requests from all clients after each answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EarlyRetry {
     /// The next wait may be ended early.
@@ -73,8 +73,8 @@ pub enum EarlyRetry {
 }
 
 impl EarlyRetry {
-    /// Maximum remaining time of a wait that is cut short. The remaining time is random, so that clients do not retry
-    /// together.
+    /// Maximum time that a wait still lasts after it was cut short. The actual time is random, so that clients do not
+    /// retry together.
     pub const SPREAD: Duration = Duration::from_millis(250);
 
     /// Tries to cut the current wait short. Returns whether this is permitted: at most once per wait.

@@ -24,7 +24,7 @@ pub struct InformerOptions {
     pub metadata_only: bool,
     /// Function that changes each object before it is stored.
     pub transform: Option<Transform>,
-    /// Whether changes are not traced, because no subscriber would add spans to their traces.
+    /// Turns off the traces of changes. Set for an informer that has no subscriber which would add spans to the traces.
     pub untraced: bool,
 }
 
@@ -63,8 +63,8 @@ impl InformerOptions {
         self.indexes.iter().map(|(name, path)| (name.clone(), kept(path))).collect()
     }
 
-    /// Describes for operators which parts of objects are not stored, such as `metadata only` or `without data`. `None`
-    /// if only fields are missing that are dropped by default.
+    /// Describes for operators which parts of objects are not stored, such as `metadata only` or `without data`.
+    /// Ignores fields that are dropped by default; returns `None` if all others are stored.
     #[must_use]
     pub fn omitted(&self) -> Option<String> {
         let names = |paths: &[FieldPath]| first_names(&paths.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -81,7 +81,7 @@ impl InformerOptions {
         }
     }
 
-    /// Returns whether most fields are dropped, so that objects cannot be decoded as their type.
+    /// Returns whether only `metadata` or selected fields are stored, so that objects cannot be decoded as their type.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.metadata_only || matches!(self.projection, Projection::Keep(_))

@@ -83,7 +83,7 @@ pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
 pub struct WatchBatch {
     /// The events in server order; never empty.
     pub items: Vec<WatchItem>,
-    /// When the first event was read from the socket, and the trace of one of the events if one is traced.
+    /// When the first event was read from the socket. If an event of the batch is traced, also the trace of that event.
     pub followed: SampledChange,
 }
 
@@ -138,8 +138,8 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
         listed_version(self)
     }
 
-    /// Returns the encoding of the last response. If it is already known that the next request uses another encoding,
-    /// returns that one. `None` before the first response, and for sources without encodings.
+    /// Returns the encoding of the last response, or that of the next request if it is known to be another one. `None`
+    /// before the first response, and for sources without encodings.
     fn encoding(&self) -> Option<EncodingInUse> {
         None
     }

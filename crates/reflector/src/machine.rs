@@ -8,9 +8,9 @@
 //! loop {
 //!     match reflector.next(clock::now()) {
 //!         Step::Wait { until, reason } => sleep_until(until).await,     // shown: reason
-//!             // and when the cluster answers another of its reflectors: reflector.hurry(clock::now())
+//!             // when the cluster answers another reflector: reflector.hurry(clock::now())
 //!         Step::List { request, fresh } => {
-//!             if fresh { emit(Change::ReplaceBegin) }                  // an unfinished replace before it is void
+//!             if fresh { emit(Change::ReplaceBegin) }                  // voids an unfinished replace
 //!             match source.list(request).await and its chunks {
 //!                 Items      => match reflector.on_list_items(count, waited) {
 //!                     Ok(())     => emit(Delta Replaced) each
@@ -130,8 +130,8 @@ impl Listing {
 struct Watching {
     /// Whether the initial events of a streaming list are still arriving.
     initial: bool,
-    /// Whether ADDED events advance `last_version`. `false` at the start of a watch without a version: its first events
-    /// list all objects, in no order.
+    /// Whether ADDED events advance `last_version`. They do not at the start of a watch without a version, whose first
+    /// events list all objects in no order.
     ordered: bool,
     deadline: Instant,
     timeout: Duration,
@@ -214,8 +214,8 @@ impl Reflector {
         }
     }
 
-    /// Sets the newest version that an earlier reflector of this informer had read or delivered. Lists must be at least
-    /// this new.
+    /// Sets the newest version that an earlier reflector of this informer has read or delivered. Lists must not be
+    /// older than this version.
     pub fn resume(&mut self, version: ResourceVersion) {
         self.floor = Some(version.clone());
         self.last_version = Some(version);
@@ -442,8 +442,8 @@ impl Reflector {
         self.bad_watches = 0;
     }
 
-    /// Raises `floor` to the version of an initial event. A server that ignores the request for initial events sends
-    /// changes instead. A later list must not be older than these changes.
+    /// Raises `floor` to the version of an initial event, so that no later list is older than the event. This matters
+    /// for a server that ignores the request for initial events and sends changes instead.
     fn raise_floor(&mut self, version: &ResourceVersion) {
         if self.floor.as_ref().is_none_or(|floor| version.newer_than(floor)) && version.as_number().is_some() {
             self.floor = Some(version.clone());
@@ -454,7 +454,8 @@ impl Reflector {
         self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
     }
 
-    /// Returns the minimum version of lists, also for a later reflector; `None` once a list is complete.
+    /// Returns the minimum version of lists until one is complete, and `None` from then on. A later reflector of this
+    /// informer takes the version over by [`Self::resume`].
     #[must_use]
     pub fn floor(&self) -> Option<&ResourceVersion> {
         self.floor.as_ref()

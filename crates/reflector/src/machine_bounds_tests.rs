@@ -1,4 +1,4 @@
-//! Tests of exact deadlines, counters and bounds.
+//! Tests of the reflector's exact deadlines, counters and bounds.
 
 use super::*;
 

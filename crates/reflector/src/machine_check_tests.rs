@@ -1,4 +1,4 @@
-//! The check of the server's version before a watch is reopened.
+//! Tests of the check of a server's version before a watch is reopened.
 
 use super::*;
 

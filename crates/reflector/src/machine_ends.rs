@@ -13,15 +13,15 @@ pub(super) const MAX_BAD_WATCHES: u32 = 5;
 /// Number of consecutive streaming lists that broke before all initial events arrived, after which streaming counts as
 /// unsupported.
 pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
-/// How long streaming lists are not tried after the server has shown that it does not support them.
+/// Time for which streaming lists are not tried, once the server has shown that it does not support them.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
-/// Maximum number of watches in a row that are reopened without a backoff although each ended immediately. Each must
-/// have sent events.
+/// Maximum number of watches in a row that end immediately and are still reopened without a backoff. This applies only
+/// to watches that sent events; after one without events, a backoff follows.
 const MAX_QUICK_ENDS: u32 = 2;
 /// Minimum duration of a watch. A shorter one counts as failed: client-go's "very short watch".
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// A watch that lasts this long resets the counters of failed watches. If it sent events, it resets them after
-/// [`SHORT_WATCH`].
+/// Duration of a watch after which the counters of failed watches are reset. For a watch that has sent events,
+/// [`SHORT_WATCH`] is enough.
 const LONG_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
@@ -137,7 +137,7 @@ impl Reflector {
     }
 
     /// Handles the server's answer that it cannot serve the requested version: the next list requests the most recent
-    /// one. If the failed request did so already, a backoff precedes the list.
+    /// version. If the failed request did not choose another version, a backoff precedes the list.
     pub(super) fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
         let could_choose_version = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
         self.state = State::Relist;

@@ -116,7 +116,7 @@ impl Rig {
         }
     }
 
-    /// Reports a page of 500 items and its end.
+    /// Reports a complete page of 500 items, with the version `at` and the continue token `token`. Returns the verdict.
     fn page(&mut self, at: &str, token: Option<&str>) -> PageVerdict {
         self.page_of(500, at, token)
     }

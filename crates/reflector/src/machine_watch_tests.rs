@@ -1,4 +1,4 @@
-//! Tests of watches: start, end, and what follows.
+//! Tests of watches: how they start and end, and what the reflector does next.
 
 use super::*;
 

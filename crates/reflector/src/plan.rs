@@ -72,8 +72,8 @@ pub struct ReflectorOptions {
     pub page_size: Option<u32>,
     /// Minimum watch timeout `t`; each timeout is drawn at random from `[t, 2t)`. Default 5 min.
     pub min_watch_timeout: Duration,
-    /// Cap of the backoff after a 401, 403 or 404, which usually need an operator. The cap of each delay is drawn at
-    /// random from `[t, 2t)`, where `t` is this value. Default 30 s.
+    /// Limit of the delay after a 401, 403 or 404, which usually need an operator. For each failure, the limit is drawn
+    /// at random from `[t, 2t)`, where `t` is this value. Default 30 s.
     pub slow_retry: Duration,
     /// Minimum wait before a watch is reopened after it had worked and its connection broke. Each wait is drawn at
     /// random from `[t, 2t)`, where `t` is this value, and does not grow. Default 100 ms.
@@ -114,7 +114,7 @@ pub enum Step {
     },
     /// Read the server's current resource version, before a watch is reopened.
     Check,
-    /// Open a watch. If the request has `initial_events`, the watch begins with a streaming list.
+    /// Open a watch. If `request.initial_events` is set, the watch first sends all objects (a streaming list).
     Watch {
         /// Request that opens the watch.
         request: WatchRequest,
@@ -135,7 +135,7 @@ pub enum WaitReason {
     Failure(ErrorClass),
     /// The server ends watches right after it opened them.
     ShortWatch,
-    /// The page read before was empty, or had less than a tenth of the requested items, and another page follows.
+    /// The last page was empty or had less than a tenth of the requested items, and another page follows.
     ThinPage,
 }
 
@@ -154,7 +154,8 @@ pub enum PageVerdict {
 /// How the driver handles a watch item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemVerdict {
-    /// An object of the initial state of a streaming list. For DELETED, the object is removed from that state.
+    /// An event before the end of the initial events of a streaming list. The driver adds the event's object to the
+    /// initial state; if the event is DELETED, it removes the object.
     Initial,
     /// The initial state is complete at this version. The stream continues as a watch.
     InitialEventsEnd(ResourceVersion),

@@ -31,7 +31,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Resets the item count of the page, before it is requested again.
+    /// Resets the item count of the current page, since this page is requested again.
     pub fn begin_page(&mut self) {
         self.items_of_page = 0;
     }
