@@ -20,7 +20,7 @@ impl AnswerClock {
         Self { usual, last: None, silent: Duration::ZERO }
     }
 
-    /// Returns the time on this clock when an answer of the backend arrives at `now`.
+    /// Records that an answer of the backend arrives at `now`. Returns what this clock shows at that moment.
     pub(super) fn answered(&mut self, now: Instant) -> Instant {
         let passed = self.last.replace(now).map_or(Duration::ZERO, |last| now.duration_since(last));
         self.silent += passed.saturating_sub(self.usual);

@@ -40,7 +40,7 @@ pub(super) struct Contender {
     unreadable: Option<Instant>,
 }
 
-/// Why a session, this collector's ownership of a shard, ended.
+/// How this collector's ownership of a shard (its session) ended.
 #[derive(PartialEq, Eq)]
 enum Held {
     /// The collector no longer owns the shard.
@@ -56,16 +56,17 @@ enum Held {
 /// Entry of the shard's owner as it was read last, and since when it has not changed.
 struct Seen {
     own: Ownership,
-    /// Time up to which this collector knew the changes of all owners when it first saw the entry in this state.
+    /// Value of `Known::current`, the time up to which all changes are known, when this collector first saw the entry
+    /// in this state.
     before: Instant,
-    /// Time on the [`AnswerClock`] from which the entry counts as unchanged: when this collector first knew the changes
-    /// of all owners beyond `before`. `None` until then.
+    /// Time on the [`AnswerClock`] since which the entry is known to be unchanged: when `Known::current` was first
+    /// later than `before`. `None` until then.
     at: Option<Instant>,
 }
 
 impl Seen {
-    /// Returns the time for which the owner's entry has been unchanged, or less. `current` is the time up to which all
-    /// changes are known, `now` that time on the [`AnswerClock`].
+    /// Returns how long the owner's entry is known to be unchanged. `current` is the time up to which all changes are
+    /// known. `now` is what the [`AnswerClock`] shows at that time.
     fn age(&mut self, current: Instant, now: Instant) -> Duration {
         if current <= self.before {
             return Duration::ZERO;

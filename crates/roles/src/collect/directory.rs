@@ -1,4 +1,5 @@
-//! Owners and documents of all clusters as a collector knows them, by one [watch](crate::cluster_watch) of their buckets.
+//! Owners and documents of all clusters as a collector knows them, by one [watch](crate::cluster_watch) of their
+//! buckets.
 //!
 //! Collectors use it to decide when to claim a shard or read a document again. It may be outdated: a claim compares the
 //! revision of the entry.
@@ -26,7 +27,7 @@ pub(super) struct Directory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known<T> {
     pub(super) entry: Option<T>,
-    /// Time up to which all changes of the bucket are known.
+    /// Time up to which all changes of the bucket have been read. The entry is at least as new.
     pub(super) current: Instant,
 }
 
@@ -83,8 +84,8 @@ impl Directory {
         Self { entries, watch }
     }
 
-    /// Returns the last known entry of a shard's owner; the entry is `None` if there is no owner. Returns `None` itself
-    /// until the owners of all shards are known.
+    /// Returns what is known of a shard's owner; `None` until the watch has read the owners of all shards. Afterwards,
+    /// `Known::entry` is `None` if the shard has no owner.
     ///
     /// # Errors
     /// The backend does not answer, or the entry cannot be decoded.
@@ -98,7 +99,8 @@ impl Directory {
         Ok(Some(Known { entry, current }))
     }
 
-    /// Returns the revision of the document about a shard's cluster; `None` until those of all shards are known.
+    /// Returns the last known revision of the document about a shard's cluster; `None` until the watch has read the
+    /// documents of all shards. Afterwards, `Known::entry` is `None` if there is no document.
     pub(super) fn document(&self, shard: &Shard) -> Option<Known<u64>> {
         let current = self.watch.current()?;
         Some(Known { entry: self.entries.0.lock().documents.entries.get(shard).copied(), current })

@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use super::directory::Known;
 use crate::backend::{Backend, BackendError};
 
-/// Minimum duration of a failure that this collector publishes in its document about the cluster. Shorter ones, such as a
-/// watch that is cut off and immediately reopened, are left out.
+/// Minimum duration of a failure that this collector publishes in its document about the cluster. Shorter ones, such as
+/// a watch that is cut off and immediately reopened, are left out.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// Facts that this collector has found out about the cluster of a shard that it owns, for the document about the
@@ -40,7 +40,7 @@ struct State {
 struct Stored {
     revision: Option<u64>,
     document: ClusterDocument,
-    /// When the document was read or written.
+    /// When this copy of the document was read from the backend or written to it.
     at: Instant,
 }
 
@@ -99,7 +99,7 @@ impl Knowledge {
 }
 
 impl State {
-    /// Returns the document to store: the stored one, updated by the facts of this session.
+    /// Returns the document to store: the stored document, updated with the facts that this collector has found out.
     fn document(&self, stored: &ClusterDocument, epoch: u64, now: Instant) -> ClusterDocument {
         let mut document = ClusterDocument { epoch, failures: BTreeMap::new(), ..stored.clone() };
         if let Some(server) = &self.server {
@@ -146,8 +146,8 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
 }
 
 impl Stored {
-    /// Returns whether the backend still has this document, as far as is known. `latest` is the last known revision of
-    /// the stored document.
+    /// Returns whether this copy still counts as equal to the document in the backend. It does not if the watch has
+    /// since reported another revision, `latest`.
     fn is_current(&self, latest: Option<&Known<u64>>) -> bool {
         latest.is_none_or(|latest| latest.current <= self.at || latest.entry == self.revision)
     }

@@ -1,4 +1,4 @@
-//! Lists that a collector answers from the log, or passes on from the apiserver.
+//! Lists that a collector answers from the log, or requests from the apiserver and records in the log.
 
 use std::sync::Arc;
 

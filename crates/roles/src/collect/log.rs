@@ -46,9 +46,12 @@ impl SourceLog {
         Self { session, partition, decoder: Mutex::new(decoder), state }
     }
 
-    /// Opens the partition if it is closed. Returns its state in the log. Returns `None` if the apiserver must answer
-    /// the list instead: the log's state cannot answer a list of `version`, or is newer than `current`, the cluster's
-    /// version.
+    /// Opens the partition if it is closed. Returns its state in the log; `None` if the apiserver must answer the list
+    /// instead, for one of these reasons:
+    ///
+    /// - The last watch failed or sent nothing.
+    /// - The log's state is incomplete, or older than a list of `version` may be.
+    /// - The log's state is newer than `current`, the cluster's version.
     pub(super) async fn begin(
         &self,
         version: &VersionMatch,
@@ -135,8 +138,8 @@ impl SourceLog {
         Ok(result)
     }
 
-    /// Waits until all appended records are stored. A new watch must wait for the records of a cancelled one, since it
-    /// does not record their events again.
+    /// Waits until all appended records are stored. Called before a watch is opened, since it does not record again
+    /// what a cancelled watch has appended.
     pub(super) async fn flush(&self) -> Result<(), SourceError> {
         let open = self.state.lock().open;
         let Some(epoch) = open else { return Ok(()) };
@@ -180,8 +183,8 @@ impl SourceLog {
         Ok(())
     }
 
-    /// Returns the version of the first page of the list in progress. `page` is the version of the present page, and is
-    /// remembered if that is the first one. A watch from the returned version misses no change.
+    /// Returns the version of the first page of the list in progress. A watch from this version misses no change.
+    /// `page` is the version of the current page; the first call for a list remembers it.
     pub(super) fn list_version(&self, page: &ResourceVersion) -> ResourceVersion {
         self.state.lock().listed.get_or_insert_with(|| page.clone()).clone()
     }
@@ -249,7 +252,7 @@ impl LogSource for SourceLog {
 }
 
 /// Returns whether the log's state at version `at` may answer a list of `requested`. A list of the most recent state
-/// may be answered with any version, because only a new reflector requests that from the log.
+/// may be answered at any version: only a new reflector, without objects, requests such a list from the log.
 fn serves(at: &ResourceVersion, requested: &VersionMatch) -> bool {
     match requested {
         VersionMatch::MostRecent | VersionMatch::Any => true,

@@ -8,8 +8,8 @@
 //! - No clock decides what the log stores: it refuses appends of an owner once a later owner, with a higher epoch (term
 //!   number), has claimed the partition.
 //! - A change reaches the informers of the collector after the log has stored it.
-//! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
-//!   if the log or the apiserver no longer has that version.
+//! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists
+//!   only if the log or the apiserver no longer has that version.
 //! - Collectors share the shards by weight ([`balance`]): one shard moves at a time. Its owner stores what it has read,
 //!   then releases the shard for the receiver.
 //! - A list is stored with all its objects ([`ResetReason::Restart`](informer_hub_fleet::ResetReason)), not as
@@ -67,8 +67,8 @@ pub struct CollectorParams {
     pub renewal: Duration,
     /// Interval between checkpoints of a partition that changes.
     pub checkpoint: Duration,
-    /// Interval at which the resource version of an unchanged partition is stored again. It must be stored before the
-    /// log removes the last entry that contains it.
+    /// Interval at which the resource version of an unchanged partition is written to the log again. It must be shorter
+    /// than the time for which the log keeps entries, so that the log always has this version.
     pub keep_alive: Duration,
     /// Parameters of the writer of the log. Their `collector` must equal `name`.
     pub writer: WriterParams,
@@ -111,7 +111,7 @@ pub trait Host: Send + Sync + 'static {
     /// [watches](informer_hub_reflector::Connection::watches).
     fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Stops watching a shard. Completes when no request for it is running.
+    /// Stops watching a shard. Completes when no request of its informers is running.
     fn stop(&self, shard: &Shard) -> BoxFuture<'static, ()>;
 
     /// Returns the labels of a cluster.

@@ -20,7 +20,7 @@ pub(super) struct WatchState {
     pub(super) ordered: bool,
 }
 
-/// Turns the events of one partition into records, and knows which are in the log already.
+/// Turns the watch events of one partition into records for the log. Leaves out events that the log has already.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     position: Option<Position>,
@@ -30,7 +30,7 @@ pub(super) struct Recording {
     keep_alive: Duration,
 }
 
-/// How far events have been recorded: a version, and which of the events at exactly this version.
+/// Position up to which events have been recorded. Of the events at exactly `version`, only some may be recorded.
 #[derive(Debug)]
 struct Position {
     version: ResourceVersion,
@@ -70,13 +70,13 @@ impl Recording {
         self.restored = restored;
     }
 
-    /// Resumes from the restored state of a log to which this process has written. Keeps `position`, which may be newer
-    /// than this state.
+    /// Resumes from the restored state of a log to which this process has written. Does not change `position`, which
+    /// may be newer than this state.
     pub(super) fn repeat(&mut self, restored: PartitionState) {
         self.restored = restored;
     }
 
-    /// Returns the record that announces a full list, and forgets the position.
+    /// Returns the record that announces a full list. Clears the position and the restored state.
     pub(super) fn reset(&mut self) -> Record {
         (self.position, self.restored) = (None, PartitionState::default());
         Record::Reset { reason: ResetReason::Restart }
@@ -92,8 +92,8 @@ impl Recording {
         Record::Progress { version }
     }
 
-    /// Adds the records of watch events to `records`, and returns the events to pass on: an event that the restored state
-    /// contains becomes a bookmark.
+    /// Adds the records of watch events to `records`, and returns the events to pass on: an event that the restored
+    /// state contains becomes a bookmark.
     pub(super) fn batch(
         &mut self,
         watch: &mut WatchState,

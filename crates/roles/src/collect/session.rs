@@ -32,10 +32,10 @@ pub(super) struct OpenPartition {
     /// Whether checkpoints can be written: the log has a complete state of the partition, or a full list has begun
     /// under this epoch.
     pub(super) has_begun: bool,
-    /// When the append that is not stored yet began; `None` if all are stored.
+    /// When the latest append began, if it is not stored yet; `None` if all appended records are stored.
     pub(super) appending: Option<Instant>,
-    /// First, the sequence of the last checkpoint; 0 if there is none. Second, when a checkpoint was last tried, at
-    /// first the time of the opening; `None` if an operator has deleted the checkpoint.
+    /// Sequence of the last checkpoint, 0 without one; and when a checkpoint was last attempted. Initially, the time is
+    /// that of the opening. It is `None` after an operator has deleted the checkpoints.
     pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 
@@ -84,7 +84,8 @@ impl Session {
         self.next.get().cloned().unwrap_or_default()
     }
 
-    /// Claims a partition, and verifies that the shard is still owned. Returns the epoch and the sequence of the claim.
+    /// Claims a partition. Returns the epoch and the sequence of the claim. Returns [`AppendError::NotOpen`] if this
+    /// collector no longer owns the shard.
     pub(super) async fn open(&self, partition: &Partition) -> Result<(u64, Sequence), AppendError> {
         let number = self.openings.fetch_add(1, SeqCst) % OPENINGS;
         let epoch = self.epoch.saturating_mul(OPENINGS).saturating_add(number);

@@ -92,8 +92,8 @@ impl ListerWatcher for CollectingSource {
     }
 }
 
-/// Returns the log's state, from which the list is answered. `None` if that state cannot answer the list. `None` also
-/// if it is newer than the cluster's version, because etcd was restored from a backup.
+/// Returns the log's state, from which the list is answered. Returns `None` if that state cannot answer the list. Also
+/// returns `None` if the state is newer than the cluster's version, because etcd was restored from a backup.
 async fn begin(
     inner: &dyn ListerWatcher,
     log: &SourceLog,

@@ -16,8 +16,8 @@ pub struct CollectorStatus {
     pub name: String,
     /// Whether the backend has answered a request since the start.
     pub answered: bool,
-    /// Error of the backend for a shard whose last request failed, the first such shard by name. `None` if the last
-    /// request for every shard succeeded.
+    /// Error of the backend. If the last requests for several shards failed, the error for the first of these shards by
+    /// name. `None` if the last request for every shard succeeded.
     pub error: Option<String>,
     /// Shards of the clusters that the collector contends for, with their owners.
     pub shards: BTreeMap<Shard, ShardOwner>,
@@ -68,7 +68,7 @@ impl Ownerships {
         self.0.lock().shards.entry(shard.clone()).or_default();
     }
 
-    /// Records an answer about a shard. If no request for any shard fails now, logs that the backend answers again.
+    /// Records an answer about a shard. If only this shard was failing, logs that the backend answers again.
     pub(super) fn note_answer(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.answered = true;
@@ -77,8 +77,8 @@ impl Ownerships {
         }
     }
 
-    /// Records a failed request for a shard. Logs a warning if the last request for every shard had succeeded until
-    /// now. Otherwise logs at debug level, once per failing shard.
+    /// Records a failed request for a shard. Logs a warning if no shard was failing before. Otherwise logs at debug
+    /// level when the shard begins to fail.
     pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {
@@ -92,7 +92,8 @@ impl Ownerships {
         known.errors.insert(shard.clone(), error.to_string());
     }
 
-    /// Records the owner of a shard that this collector does not own; `None` if there is no entry.
+    /// Records `found`, the entry of a shard's owner, while this collector does not hold the shard. `None` if there is
+    /// no entry.
     pub(super) fn note_owner(&self, shard: &Shard, found: Option<&Ownership>) {
         let owner = found.map(|found| ShardOwner {
             collector: found.collector.clone(),

@@ -12,7 +12,7 @@ const BASE: u64 = 100;
 const OBJECTS_PER_EVENT_RATE: f64 = 50.0;
 /// Time over which the rate of events is averaged.
 const HORIZON: Duration = Duration::from_secs(60);
-/// A weight is published again once it differs from the published one by at least 1 / `STEP`, a tenth.
+/// A new weight is published only if it differs from the published one by at least a tenth (1 / `STEP`).
 const STEP: u64 = 10;
 
 /// Number of objects, and rate of events, of a session's shard.
@@ -80,8 +80,8 @@ impl Load {
         if weight.abs_diff(published) < published / STEP { published } else { weight }
     }
 
-    /// Returns how much of the average `rate` comes from measurements, not from its initial value zero. This share is
-    /// 0.63 during the first minute, and then approaches one.
+    /// Returns which fraction of the true average `rate` has reached, since it began at zero: 0.63 during the first
+    /// minute, then approaching one.
     fn known_share(&self, now: Instant) -> f64 {
         1.0 - (-now.duration_since(self.began).max(HORIZON).as_secs_f64() / HORIZON.as_secs_f64()).exp()
     }

@@ -24,8 +24,8 @@ impl Moves {
     }
 }
 
-/// Computes which shards of `owners` must move between collectors. Only collectors that contend for the same shards as
-/// this one take part: `own` is the fingerprint of these shards. `labels` has the labels of each cluster.
+/// Computes which shards of `owners` must move between collectors. `own` is the fingerprint of the shards for which
+/// this collector contends; collectors with another fingerprint are left out. `labels` has the labels of each cluster.
 pub(super) fn moves(
     view: &RosterView,
     own: u64,

@@ -1,4 +1,5 @@
-//! Balance of a fleet: registers the collector in the roster, and hands over clusters that the assignment gives to others.
+//! Balance of a fleet: registers the collector in the roster, and hands over clusters that the assignment gives to
+//! others.
 //!
 //! Each collector computes the assignment from the roster and the owners, and moves only its own clusters. During a
 //! move it holds the token, a roster entry that only one collector holds at a time. So one cluster of the fleet moves
@@ -78,7 +79,7 @@ struct Balancer {
     shared: Arc<Shared>,
     host: Arc<dyn Host>,
     view: RosterView,
-    /// Time since which every cluster has had a live owner; `None` while one has none.
+    /// Since when every cluster has had a live owner; `None` while a cluster lacks one.
     calm: Option<Instant>,
     /// Time of each failed move, by cluster and receiver: the receiver has not claimed the cluster in time.
     failed: BTreeMap<(Shard, String), Instant>,

@@ -9,7 +9,7 @@ use informer_hub_types::clock::Instant;
 
 use crate::collect::answer_clock::AnswerClock;
 
-/// After how long without a renewal a collector's entry is removed, as a multiple of `patience`.
+/// A collector's entry is removed from the roster after this many times `RosterView::patience` without a renewal.
 const FORGOTTEN: u32 = 10;
 
 /// Roster as a collector sees it; see the [module documentation](self).
@@ -25,7 +25,7 @@ pub(super) struct RosterView {
     pub(super) pins: BTreeMap<Shard, String>,
     /// Token of moves: another move may begin only if no collector holds it.
     pub(super) token: Token,
-    /// When the live collectors or the drains last changed.
+    /// When the set of live collectors, or of collectors that an operator drains, last changed.
     pub(super) changed: Option<Instant>,
 }
 
@@ -38,7 +38,8 @@ pub(super) struct Token {
 }
 
 impl RosterView {
-    /// Creates the view of an empty roster. `patience` is the time without a renewal after which a collector counts as dead.
+    /// Creates the view of an empty roster. `patience` is the time without a renewal after which a collector counts as
+    /// dead.
     pub(super) fn new(patience: Duration) -> Self {
         let (seen, live, drains, pins, token, changed) = Default::default();
         Self { clock: AnswerClock::new(patience / 2), patience, seen, live, drains, pins, token, changed }
