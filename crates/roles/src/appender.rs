@@ -25,8 +25,8 @@ const COMMANDS: usize = 64;
 /// Reason why records were not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AppendError {
-    /// Another collector owns the partition, the log was deleted or lost entries, or the partition's last
-    /// entry is unreadable.
+    /// The log refuses the records: another collector owns the partition, the log was deleted or lost entries, or the
+    /// partition's last entry is unreadable.
     #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
     /// This collector has not opened the partition under the epoch (fencing number) that the caller passed, or no
@@ -297,7 +297,8 @@ impl Task {
         }
     }
 
-    /// Closes a partition and drops its records, so other partitions have more room.
+    /// Closes a partition and drops its records, so other partitions have more room. Its waiting appends fail with
+    /// `error`.
     fn abandon(&mut self, partition: &Partition, error: &AppendError) {
         self.writer.abandon(partition);
         self.has_freed = true;

@@ -35,8 +35,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// it has at least one entry if there is any.
     fn entries(&self, partition: &Partition, after: Sequence, page_bytes: usize) -> Answered<Option<EntryPage>>;
 
-    /// Follows the entries of all partitions after a sequence; without a sequence, those that are stored after the
-    /// call. Returns the sequence after which the stream begins.
+    /// Follows the log's entries of all partitions after the sequence `after`; `None` follows only entries that are
+    /// stored after the call. Returns the sequence after which the stream begins.
     ///
     /// A tail may stop delivering entries without ending. So the caller compares the entries that it has read with
     /// [`Backend::retained`].
@@ -48,8 +48,9 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Returns which collector owns a shard: a cluster, or a part of its resources. `None` if it never had an owner.
     fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>>;
 
-    /// Makes `collector` the owner of a shard if the shard's entry is still `seen`, as the caller has read it. The new
-    /// epoch (term number) is above `newest` and above the epoch of `seen`. Returns `None` if the entry has changed.
+    /// Makes `collector` the owner of a shard, if the shard's entry is still `seen`, the one that the caller has read.
+    /// The new epoch (term number) is above `newest` and above the epoch of `seen`. Returns `None` if the entry has
+    /// changed.
     fn claim(
         &self,
         shard: &Shard,
@@ -66,8 +67,9 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// `None` if there is an entry.
     fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
-    /// Gives up an ownership. Afterwards only the collector named in `own.next` may claim the shard, or any collector
-    /// if `next` is empty. Returns whether `own` was still the shard's entry.
+    /// Gives up an ownership. If `own.next` names a collector, other collectors wait for the lease before they claim
+    /// the shard. If it is empty, any collector may claim the shard at once. Returns whether `own` was still the
+    /// shard's entry.
     fn release(&self, own: &Ownership) -> Answered<bool>;
 
     /// Returns the document that the owner of a shard wrote about the cluster, with its revision; `None` if there is

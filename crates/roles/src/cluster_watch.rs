@@ -6,7 +6,8 @@
 //!   last revisions are requested.
 //! - The request for the revisions detects a backend that does not answer. It also detects a watch that delivers
 //!   nothing, which is then opened again.
-//! - A request to a server that dies is lost. So a request is sent again each [`REPEAT`], and the first answer counts.
+//! - A server that dies loses its requests. So an unanswered request for the revisions is sent again every [`REPEAT`],
+//!   and the first answer is used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,9 @@ const REREAD: Duration = Duration::from_secs(60);
 const GATHER: Duration = Duration::from_millis(50);
 /// First and longest pause before the watch is opened again after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Time without an answer after which the buckets' last revisions are requested once more.
+/// Time without an answer of the backend after which the buckets' last revisions are requested again.
 const REPEAT: Duration = Duration::from_secs(1);
-/// Time after which a watch counts as broken if it lacks stored changes and has delivered nothing.
+/// Time without a delivered change after which a watch counts as broken, if the buckets have changes that it lacks.
 const DELIVERY: Duration = Duration::from_millis(500);
 
 /// Receiver of the changes of the owners of all clusters, and of the documents about them.
@@ -72,13 +73,13 @@ struct Watching<O> {
     observer: Arc<O>,
     state: Arc<State>,
     poll: Duration,
-    /// Deadline of a request for the revisions. Also the maximum time between two changes, until a watch has delivered
-    /// all entries.
+    /// Deadline of a request for the buckets' last revisions. Also the longest time without a delivered entry, until
+    /// the watch has delivered all existing entries.
     patience: Duration,
 }
 
 impl ClusterWatch {
-    /// Starts the task, which opens the watch with the first [`ClusterWatch::reread`].
+    /// Starts the task. The task opens the watch when [`ClusterWatch::reread`] is called for the first time.
     pub(crate) fn start(
         backend: Arc<dyn Backend>,
         observer: Arc<impl ClusterObserver>,
@@ -229,8 +230,8 @@ impl<O: ClusterObserver> Watching<O> {
         is_silent()
     }
 
-    /// Records an error of the backend, or its end, by `change`. Passes the current error to the observer. Logs when
-    /// the backend begins to fail and when it works again.
+    /// Sets or clears an error of the backend: `change` edits the errors. Passes the current error to the observer.
+    /// Logs when the backend begins to fail and when it works again.
     fn note(&self, change: impl FnOnce(&mut Errors)) {
         let error = {
             let mut errors = self.state.errors.lock();

@@ -11,8 +11,8 @@
 //!                        Appender ─► Backend (log, owners, checkpoints: JetStream, or simulated)
 //! ```
 //!
-//! A replica watches no cluster. Its connectors read what collectors have stored, so caches and readers work as in a single
-//! process as well:
+//! A replica watches no cluster. Its connectors read what collectors have stored, so caches and readers work as in a
+//! single process as well:
 //!
 //! ```text
 //!  log, checkpoints ─► ServingSource ─► reflector ─► …
@@ -25,8 +25,9 @@
 //! - `restore`: the objects of a partition, from its checkpoint and the log's tail.
 //! - [`ClusterBuckets`]: interface to the owners and documents of all clusters.
 //! - `cluster_watch`: one watch of the owners and documents per process; `progress`: how far it has read.
-//! - [`RosterStore`]: interface to the live collectors and deliverers, and what the operator has set.
-//! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters, balance.
+//! - [`RosterStore`]: interface to the live collectors and deliverers, and the operator's drains and pins.
+//! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters,
+//!   balance.
 //! - `serve`: list and watch from the log, and discovery from the documents.
 
 mod answer;

@@ -39,8 +39,8 @@ fn selection(scope: &Scope, options: &InformerOptions) -> u64 {
     fingerprint(&stored.fingerprint().unwrap_or_default().to_le_bytes(), parts)
 }
 
-/// Returns a hash of `head` and `texts`, equal in all processes. All hashes that are compared need a `head` of the same
-/// length.
+/// Returns a hash of `head` and `texts` that is equal in all processes. Two hashes may be compared only if their
+/// `head`s have the same length, since the hash does not include that length.
 pub(crate) fn fingerprint(head: &[u8], texts: impl IntoIterator<Item = impl AsRef<str>>) -> u64 {
     let mut hash = Sha256::new();
     hash.update(head);

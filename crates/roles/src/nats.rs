@@ -100,7 +100,7 @@ struct Services {
     leases: Mutex<Option<Leases>>,
     roster: RosterBucket,
     buckets: Buckets,
-    /// Held while a failed request looks for deleted streams and buckets, so that only one request does.
+    /// Locked while a failed request creates deleted streams and buckets again, so that no other request does it too.
     restoring: Mutex<()>,
 }
 

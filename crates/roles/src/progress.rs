@@ -4,7 +4,7 @@
 use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 use informer_hub_types::clock::Instant;
 
-/// Progress of a watch of owners and documents; see the [module documentation](self).
+/// Revisions up to which a watch has read the buckets of owners and documents; see the [module documentation](self).
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     read: ClusterRevisions,
@@ -69,8 +69,9 @@ impl Progress {
         self.read
     }
 
-    /// Returns whether the watch must be opened again: it lacks changes that already the previous request found, or a
-    /// bucket was created again. `stored` are the buckets' last revisions, requested when the watch had read `before`.
+    /// Returns whether the watch must be opened again. It must if it lacks changes that the previous request already
+    /// found, or if a bucket was created again or lost changes. `stored` are the buckets' last revisions, requested
+    /// when the watch had read `before`.
     pub(super) fn is_behind(&mut self, before: ClusterRevisions, stored: ClusterRevisions) -> bool {
         let is_new = self.created.replace(stored.created).is_some_and(|before| before != stored.created);
         if is_new || !self.is_complete() {
@@ -80,8 +81,8 @@ impl Progress {
         earlier.is_some_and(|earlier| precedes(self.read, earlier)) || precedes(stored, before)
     }
 
-    /// Returns whether the watch lacks changes up to `stored`, and has read nothing since its revisions were
-    /// `delivered`.
+    /// Returns whether the watch lacks changes up to `stored`, and has read nothing beyond `delivered`, its revisions
+    /// at an earlier time.
     pub(super) fn is_silent(&self, delivered: ClusterRevisions, stored: ClusterRevisions) -> bool {
         self.is_complete() && self.read == delivered && precedes(self.read, stored)
     }

@@ -149,9 +149,10 @@ fn is_not_newer(version: u64) -> impl Fn(&PartitionState) -> bool + Clone + Send
 }
 
 /// Stores a checkpoint of a partition: the last state in the log that is [settled](PartitionState::is_settled), which
-/// means complete and without changes after its resume point. Returns the sequence of the entry that led to this state;
-/// `None` if no entry after the previous checkpoint did. Fails with [`RestoreError::Short`] if the log ends before the
-/// entry `until`, which it had stored.
+/// means complete and without changes after its resume point. Returns the sequence of the entry that completes this
+/// state; `None` if there is no such entry after the previous checkpoint.
+///
+/// Fails with [`RestoreError::Short`] if the log ends before the entry `until`, which it had stored.
 pub(crate) async fn checkpoint(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -177,8 +178,8 @@ pub(crate) async fn checkpoint(
 /// Bytes of a stored checkpoint, and the partition's state from its header.
 type Stored = (Bytes, PartitionState);
 
-/// Reads a checkpoint, and page by page the log's entries after it. The checkpoint is the newest one, or with `before`
-/// the newest one before that sequence. [`Folded::settled`] returns only states that `may_be` accepts.
+/// Reads a checkpoint, and page by page the log's entries after it. The checkpoint is the newest one; if `before` is
+/// set, the newest one before that sequence. `may_be` decides which settled states [`Folded::settled`] may return.
 async fn read(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -233,11 +234,12 @@ struct Folded {
     reader: Reader,
     /// Sequence of the last entry that the checkpoint contains; `None` without a checkpoint.
     checkpoint: Option<Sequence>,
-    /// Last settled state that the function `may_be` has accepted. Until there is one, the state of the checkpoint.
+    /// Last settled state that `may_be`, the predicate passed to `read`, has accepted; the state of the checkpoint
+    /// until an entry leads to one.
     base: Restored,
-    /// Whether the function `may_be` has accepted `base`.
+    /// Whether `may_be`, the predicate passed to `read`, has accepted `base`.
     is_accepted: bool,
-    /// Whether `base` is the state after an entry that was read, not the state of the checkpoint.
+    /// Whether `base` is the state after one of the entries read; `false` while it is the state of the checkpoint.
     has_settled: bool,
     newer: Newer,
     /// Number of entries that were read after the checkpoint.
@@ -303,7 +305,8 @@ impl Folded {
         self.base
     }
 
-    /// Returns the last settled state that the function `may_be` has accepted; `None` if there is none.
+    /// Returns the last settled state that `may_be`, the predicate passed to `read`, has accepted; `None` if there is
+    /// none.
     fn settled(self) -> Option<Restored> {
         self.is_accepted.then_some(self.base)
     }

@@ -1,4 +1,4 @@
-//! Interface to the roster of a fleet: its live processes, and what the operator has set.
+//! Interface to the roster of a fleet: its live processes, the operator's drains and pins, and the move in progress.
 
 use informer_hub_fleet::roster::{RosterEntry, RosterItem};
 

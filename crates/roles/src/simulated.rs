@@ -35,7 +35,7 @@ use roster::Roster;
 const LOOK: Duration = Duration::from_millis(1);
 /// Interval at which a tail polls for entries, and the maximum number per poll.
 const TAIL: (Duration, usize) = (Duration::from_millis(5), 64);
-/// How much the revision of a bucket increases when it is deleted and created again.
+/// Amount by which the revision of a bucket increases when the bucket is deleted and created again.
 const RECREATED: u64 = 1 << 20;
 /// Time after which a request without an answer fails.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -124,7 +124,7 @@ impl SimulatedFleet {
         self.connect_as(Later::default())
     }
 
-    /// Connects a process of a later version.
+    /// Connects a process that runs a later version of the program, which `later` specifies.
     pub(crate) fn connect_as(&self, later: Later) -> SimulatedBackend {
         let client = Client {
             connection: self.0.log.connect(),
@@ -216,7 +216,7 @@ impl SimulatedFleet {
 }
 
 impl SimulatedBackend {
-    /// Cuts the process off, or connects it again.
+    /// Cuts the process off from the backend, so that its requests fail, or connects it again.
     pub fn set_cut_off(&self, cut_off: bool) {
         *self.cut_off.lock() = cut_off;
         self.client.lock().connection.set_cut_off(cut_off);

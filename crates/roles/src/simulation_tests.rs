@@ -57,7 +57,7 @@ struct Totals {
 struct World {
     rng: StdRng,
     fleet: SimulatedFleet,
-    /// Objects of each shard.
+    /// Simulated cluster of each shard, which holds the shard's objects.
     clusters: BTreeMap<Shard, Arc<SimulatedCluster>>,
     rules: ShardRules,
     processes: Vec<(Process, Arc<SimulatedBackend>)>,
@@ -239,7 +239,8 @@ impl World {
         }
     }
 
-    /// Returns how the log or the cache of an owner differs from a cluster.
+    /// Returns the first difference between a cluster and the log, its owner's cache or a replica's cache; `None` if
+    /// all are equal.
     async fn differences(&self) -> Option<String> {
         let backend: Arc<dyn Backend> = Arc::new(self.fleet.connect_as(self.version));
         for (name, cluster) in &self.clusters {
@@ -353,7 +354,7 @@ pub(crate) fn run<T>(seed: u64, work: impl AsyncFnOnce() -> T) -> T {
     answer
 }
 
-/// Returns the spawner of a simulated process.
+/// Returns [`Threads`] that run the tasks of a simulated process on the current runtime.
 pub(crate) fn threads() -> Threads {
     Threads::simulated(Handle::current())
 }

@@ -1,4 +1,4 @@
-//! Roster of a fleet on JetStream: its live processes, and what the operator has set.
+//! Roster of a fleet on JetStream: its live processes, the operator's drains and pins, and the move in progress.
 
 use informer_hub_fleet::roster::{RosterEntry, RosterItem};
 

@@ -73,8 +73,8 @@ impl fmt::Debug for ServingConnection {
 }
 
 impl ServingConnection {
-    /// Waits until `find` returns a value for one of the documents about the cluster. The error after a timeout names
-    /// the value as `what`.
+    /// Waits until `find` returns a value for one of the documents about the cluster. Fails after a timeout, with an
+    /// error that says that `what` is missing.
     fn find<T: Send + 'static>(
         &self,
         what: String,

@@ -1,8 +1,8 @@
 //! Cursor of a process that delivers to sinks: the resource version of a partition up to which an earlier process has
 //! delivered all changes.
 //!
-//! The first list of a partition returns its state at the cursor. Later changes, deletions too, are read as changes
-//! from the log. So they become the same events as in the earlier process.
+//! The first list of a partition returns its state at the cursor. The changes after the cursor, including deletions,
+//! are read from the log. So the sinks receive the events that the earlier process would have delivered.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use informer_hub_fleet::Partition;
 /// yet. The error is the cause, for operators.
 type Version = BoxFuture<'static, Result<Option<u64>, String>>;
 
-/// Reads the resource version of each partition up to which an earlier process has delivered; the first list begins
-/// there.
+/// Function that reads the resource version up to which an earlier process has delivered a partition. The partition's
+/// first list returns the state at this version.
 #[derive(Clone)]
 pub struct Cursor(Arc<dyn Fn(&Partition) -> Version + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! Watch of the owners and documents: its requests, and what a replica reports if it fails.
+//! Tests of a replica's watch of owners and documents: its requests, and what the replica reports if the watch fails.
 
 use std::sync::Arc;
 use std::time::Duration;

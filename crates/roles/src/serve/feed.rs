@@ -33,7 +33,7 @@ pub struct Stale {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// Whether the owners of all shards have been read once.
+    /// Whether the watch has delivered the owners of all shards at least once since the start.
     pub(super) answered: bool,
     /// Why the backend or an entry of the shard cannot be read; `None` if both can.
     pub(super) error: Option<String>,
@@ -101,8 +101,8 @@ impl Feed {
         });
     }
 
-    /// Updates the document about the shard's cluster. If its entry is removed from the bucket, the last one stays in
-    /// use.
+    /// Updates the document about the shard's cluster. The last known document stays in use if it is deleted from the
+    /// bucket.
     pub(super) fn note_document(&self, document: &Bytes) {
         self.update(|signs, known| match ClusterDocument::decode(document) {
             Ok(document) => {
@@ -118,7 +118,7 @@ impl Feed {
         });
     }
 
-    /// Called once the watch has delivered all owners. Without `has_owner`, the shard has none.
+    /// Called once the watch has delivered all owners. If `has_owner` is false, records that this shard has no owner.
     pub(super) fn note_complete(&self, has_owner: bool) {
         if !has_owner {
             self.note_owner(Ok(None));

@@ -1,15 +1,15 @@
 //! Tail of the log, distributed to the partitions that a process serves.
 //!
-//! After [`SILENCE`] without an entry, the tail is checked: if the log has entries that it has not delivered, it is
-//! opened again.
+//! After [`SILENCE`] without an entry, the tail is compared with the log. If the log has entries that the tail has not
+//! delivered, the tail is opened again.
 //!
 //! If the log has removed entries before the tail read them, all subscriptions end, because each partition may lack
 //! some. They also end if the log has lost entries that the tail has read, as after a restore of an older backup.
 //!
 //! # Bounds
 //! The queue of a partition holds at most [`QUEUE_ENTRIES`], and all queues together at most [`QUEUE_BYTES`]. An entry
-//! beyond that ends the subscription of its partition. The subscriber then reads the log instead and subscribes again.
-//! The tail waits for no subscriber.
+//! beyond these limits ends the subscription of its partition. The subscriber then reads the log instead
+//! and subscribes again. The tail waits for no subscriber.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ struct Queues {
     bytes: AtomicUsize,
     /// Number of the next subscription.
     next: AtomicU64,
-    /// Sequence of the last entry that the tail has read. It and all earlier ones have been queued.
+    /// Sequence of the last entry that the tail has read. This entry and all earlier ones have been queued.
     position: AtomicU64,
     /// Whether the tail was ever opened, and why it is not open now.
     state: WatchCell<TailState>,
@@ -122,7 +122,8 @@ impl Subscription {
         Some(entry)
     }
 
-    /// Returns a sequence up to which [`Self::next`] has returned all entries of the partition; `None` if that is unknown.
+    /// Returns a sequence up to which [`Self::next`] has returned all entries of the partition; `None` if that is
+    /// unknown.
     pub(super) fn covered(&self) -> Option<Sequence> {
         // Loaded before the queue is checked: entries up to it have been queued, unless the subscription has ended.
         let position = self.queues.position.load(SeqCst);

@@ -144,8 +144,8 @@ impl Replica {
         Self { shared: Arc::new(shared), directory }
     }
 
-    /// Returns a connector whose informers read the log. Only reviews of access rights reach the apiserver, through `inner`.
-    /// The cluster is followed until the connector and its connections are dropped.
+    /// Returns a connector whose informers read the log. Only reviews of access rights reach the apiserver, through
+    /// `inner`. The cluster is followed until the connector and its connections are dropped.
     #[must_use]
     pub fn connector(&self, cluster: &ClusterName, inner: Arc<dyn Connector>) -> Arc<dyn Connector> {
         let shards = self.shared.params.shards.shards_of(cluster);

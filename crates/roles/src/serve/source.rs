@@ -30,8 +30,8 @@ use crate::restore::{PAGE_BYTES, RestoreError, Restored, restore, restore_at};
 const LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
 /// Maximum wait for a stale cluster to become current, and for the tail of the log to open.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long the reflector keeps its objects if the log has lost their entries and has only older states. A collector
-/// notices the loss with its next append, and then stores a newer state.
+/// How long the reflector keeps its objects after the log has lost the newest entries about them. In this time, a
+/// collector should notice the loss with its next append, and store a newer state.
 const HOLD: Duration = Duration::from_secs(300);
 
 /// List and watch of one resource from the log; see the [module documentation](self).
@@ -53,9 +53,11 @@ struct Position {
     version: Option<ResourceVersion>,
     /// Sequence up to which all entries of the partition have been read.
     covered: Sequence,
-    /// Whether the log ended before this position at the last attempt to restore the objects.
+    /// Whether the log ended before this position when the objects were last restored. If it does so again, its entries
+    /// count as lost.
     was_short: bool,
-    /// Set if the log has lost entries that the reflector received: their version, and when the loss was noticed.
+    /// Set if the log has lost entries that the reflector has received: version of the reflector's objects, and when
+    /// the loss was noticed.
     floor: Option<(ResourceVersion, Instant)>,
 }
 
@@ -66,8 +68,8 @@ impl Position {
         *self = Self { floor: floor.or(self.floor.take()), ..Self::default() };
     }
 
-    /// Returns whether the log's state at version `at` is older than the reflector's objects. `false` once [`HOLD`] has
-    /// passed, in which a collector could have stored a newer state.
+    /// Returns whether the log's state at version `at` is older than the reflector's objects. Returns `false` once
+    /// [`HOLD`] has passed since the log lost entries.
     fn is_outdated(&self, at: &ResourceVersion) -> bool {
         self.floor.as_ref().is_some_and(|(floor, since)| floor.newer_than(at) && since.elapsed() < HOLD)
     }

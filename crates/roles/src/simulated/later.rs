@@ -7,8 +7,8 @@ use informer_hub_fleet::{Answer, Entry, Request};
 const AT_BEGIN: usize = 0;
 const IN_CHECKPOINT: usize = 4;
 
-/// How much later the program version of a simulated process is; 0 for this version. The numbers of its formats are
-/// higher by this amount. The formats do not differ otherwise.
+/// Version of the program that a simulated process runs: 0 for this version, more for a later one. A later version's
+/// format numbers are higher by this amount; its formats are otherwise the same.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Later(pub(crate) u8);
 

@@ -1,4 +1,4 @@
-//! Roster of a simulated fleet: its live processes, and what the operator has set.
+//! Roster of a simulated fleet: its live processes, the operator's drains and pins, and the move in progress.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Owners, documents and checkpoints that an operator deletes under running collectors.
+//! Tests in which an operator deletes owners, documents or checkpoints while collectors run.
 
 use super::*;
 

@@ -27,12 +27,12 @@ pub(super) type Caches = Arc<Mutex<Cached>>;
 #[derive(Default)]
 pub(super) struct Cached {
     pub(super) objects: BTreeMap<Shard, Objects>,
-    /// Newest version of each object that was ever cached, deletions too.
+    /// Newest version of each object that this process has received. Deleted objects keep their entry.
     newest: BTreeMap<(Shard, ObjectKey), u64>,
 }
 
 impl Cached {
-    /// Panics if `version` is older than a version of the object that was cached before.
+    /// Panics if `version` is older than a version of the object that this process has received before.
     fn verify(&mut self, shard: &Shard, key: &ObjectKey, version: u64) {
         let newest = self.newest.entry((shard.clone(), key.clone())).or_default();
         assert!(version >= *newest, "{key} of {shard} goes back from {newest} to {version}");

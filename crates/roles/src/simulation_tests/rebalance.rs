@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// Objects of the clusters of a fleet with unequal loads.
+/// Number of objects of each cluster, for a fleet whose clusters have unequal loads.
 const OBJECTS: [usize; 12] = [900, 400, 300, 250, 200, 150, 120, 100, 80, 60, 40, 0];
 
 impl World {
@@ -28,7 +28,7 @@ impl World {
         most
     }
 
-    /// Waits until a condition holds.
+    /// Lets virtual time pass until `holds` returns true. After `PATIENCE`, panics with the text `what`.
     pub(super) async fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let begun = clock::now();
         while !holds(self) {
