@@ -32,7 +32,7 @@ pub struct Column {
 /// Importance of a column, in ascending order. If a table is too wide, its least important column is left out first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Weight {
-    /// No row has a value.
+    /// No row has a value in the column.
     Empty,
     Wide,
     Ordinary,
@@ -61,7 +61,7 @@ impl Layout {
     ///
     /// If the columns do not fit, cells are shortened and columns are left out. Columns without any value are left out
     /// first, then those of `-o wide`, ordinary ones, age, readiness and status. Within such a group, the last column
-    /// goes first.
+    /// is left out first.
     ///
     /// Columns of clusters, namespaces and names always stay, and are shortened last. Columns that the user selected
     /// are left out only if the table does not fit otherwise.

@@ -15,7 +15,7 @@ pub enum CellKey {
     Number(f64, String),
     /// Any other text.
     Text(String),
-    /// No value.
+    /// A missing value or an empty cell; sorted last.
     Missing,
 }
 

@@ -1,4 +1,4 @@
-//! Evaluation of templates.
+//! Evaluation of JSONPath templates.
 
 use std::cmp::Ordering;
 

@@ -125,7 +125,8 @@ impl Template {
         eval::render(&self.nodes, document, document, out)
     }
 
-    /// Returns the first value that a template of one path selects; `None` for other templates, or without a value.
+    /// Returns the first value that a template of one path selects; `None` for any other template, or if the path
+    /// selects nothing.
     #[must_use]
     pub fn first<'v>(&self, document: &'v Value) -> Option<&'v Value> {
         let [Node::Path(path)] = &self.nodes[..] else { return None };

@@ -1,4 +1,4 @@
-//! Parser of templates. The limit of nesting bounds its recursion.
+//! Parser of JSONPath templates. It limits the nesting of a template, and so its own recursion.
 
 use serde_json::{Number, Value};
 
