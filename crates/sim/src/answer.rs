@@ -29,7 +29,8 @@ impl RawAnswer {
         self
     }
 
-    /// Appends `text` to the body repeatedly until at least `bytes` are sent. The answer never holds them all in memory.
+    /// Appends `text` to the body repeatedly until at least `bytes` are sent. The answer never holds them all in
+    /// memory.
     #[must_use]
     pub fn filled(mut self, text: &str, bytes: usize) -> Self {
         const PIECE: usize = 64 * 1024;

@@ -7,14 +7,15 @@ use super::object::event_line;
 use super::protobuf;
 use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, MAGIC, ObjectWriter, TypeMeta, varint};
 
-/// How a simulated apiserver corrupts an answer in protobuf. Answers in JSON are not affected, except by [`Self::Gzip`].
+/// How a simulated apiserver corrupts an answer in protobuf. Answers in JSON are not affected, except by
+/// [`Self::Gzip`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadProtobuf {
-    /// The next frame of a watch, or item of a list, declares this length. In a watch, lengths above 32 bits become the
-    /// maximum of 32 bits. A watch ends after one more frame; a list continues.
+    /// The next frame of a watch, or the next item of a list, declares this wrong length. A watch then sends the
+    /// correct frame and ends; a list continues. A watch declares at most the maximum of 32 bits.
     Length(u64),
-    /// In a list, the next item declares a length that covers the item after it. In a watch, the next frame is sent
-    /// twice. Its first copy declares a length that covers the start of the second; then the watch ends.
+    /// In a list, the next item declares a length that also covers the item after it. A watch sends the next event in
+    /// two frames, of which the first declares a length that reaches into the second. Then the watch ends.
     Swallow,
     /// The next object, or the list, does not begin with `k8s\0`.
     Magic,
@@ -192,7 +193,7 @@ fn half_object(writer: &mut ObjectWriter) -> Vec<u8> {
     message
 }
 
-/// Returns an object with metadata only.
+/// Encodes an object that has only metadata, with this name. The server does not store it.
 fn ghost(writer: &mut ObjectWriter, name: &str) -> Vec<u8> {
     let metadata = json!({ "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1" });
     writer.message(json!({ "metadata": metadata }).to_string().as_bytes()).unwrap_or_default().to_vec()

@@ -21,7 +21,7 @@ pub struct Weights {
     pub spec: u32,
     /// Relative frequency of deletions of a pod.
     pub delete: u32,
-    /// Relative frequency of deletions of a pod, each with a creation under the same name with a new UID.
+    /// Relative frequency of replacements of a pod: it is deleted, and created under the same name with a new UID.
     pub recreate: u32,
     /// Relative frequency of bursts: five to thirty status changes in one step, about half of them to the same pod.
     pub burst: u32,
@@ -65,8 +65,8 @@ pub enum Operation {
 pub struct Churn {
     rng: StdRng,
     table: [(Operation, u32); 9],
-    /// Number of pods at the first step. While only half as many are left, pods are created instead of deleted. While
-    /// there are twice as many, at least eight, pods are deleted instead of created.
+    /// Number of pods at the first step. At half of it or less, pods are created instead of deleted. At twice the
+    /// number or more, and at least eight, pods are deleted instead of created.
     initial: Option<usize>,
     steps: u64,
 }

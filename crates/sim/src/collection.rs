@@ -66,7 +66,7 @@ pub(super) struct Collection {
     /// Oldest first; at most `capacity` events.
     history: VecDeque<Arc<Event>>,
     capacity: usize,
-    /// Sequence number of the first event in `history`, counted from creation.
+    /// Sequence number of the first event in `history`. The first event of the collection had the number 0.
     first: u64,
     /// Highest version whose event was dropped from `history`. A watch cannot start from an older version.
     floor: u64,

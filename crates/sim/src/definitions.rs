@@ -14,8 +14,8 @@ use informer_hub_types::{Gvr, ObjectKey};
 /// Number of removed resources whose histories are kept for watches that are still open.
 const REMOVED: usize = 16;
 
-/// Definitions of the custom resources in a simulated cluster, and the versions that are served, without the custom
-/// objects.
+/// Definitions of the custom resources in a simulated cluster, and the versions in which they are served. Keeps no
+/// objects except those of removed resources.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
     /// Additional served versions, each with the version in which its objects are stored.
@@ -82,7 +82,7 @@ impl Definitions {
         self.served.get(gvr).unwrap_or(gvr)
     }
 
-    /// Returns whether objects are stored, but not served, as this version.
+    /// Returns whether `gvr` is a storage version that is not served.
     pub(super) fn is_unserved(&self, gvr: &Gvr) -> bool {
         self.unserved.contains(gvr)
     }

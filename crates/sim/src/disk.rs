@@ -63,7 +63,7 @@ struct State {
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
     locks: BTreeSet<u64>,
-    /// Crashes and kills so far. Calls on files opened in an earlier epoch fail.
+    /// Number of crashes and kills so far. Calls on files that were opened in an earlier epoch fail.
     epoch: u64,
     calls: BTreeMap<DiskCall, u64>,
     total: u64,
@@ -121,14 +121,14 @@ impl SimDisk {
         })))
     }
 
-    /// Simulates a power loss: open files and locks are invalid, and unsynced data may be lost. Clears all faults except the
-    /// capacity.
+    /// Simulates a power loss: open files and locks are invalid, and unsynced data may be lost. Clears all faults
+    /// except the capacity.
     pub fn crash(&self) {
         self.0.lock().crash();
     }
 
-    /// Simulates the end of the process: open files and locks are invalid, and no data is lost. Clears all faults except the
-    /// capacity.
+    /// Simulates the end of the process: open files and locks are invalid, and no data is lost. Clears all faults
+    /// except the capacity.
     pub fn kill(&self) {
         self.0.lock().invalidate_handles();
     }

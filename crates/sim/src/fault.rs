@@ -123,7 +123,8 @@ impl When {
     }
 }
 
-/// Rule of a script: a fault, which requests it strikes and how many, and after how many events (items) of an answer.
+/// Rule of a script: a fault, the requests that it strikes and how many of them, and how many events (items) of an
+/// answer precede it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     when: When,

@@ -1,5 +1,5 @@
-//! Leases of `coordination.k8s.io/v1`: stored and replaced with compare-and-set. They are not part of the world, because
-//! clients write them.
+//! Leases of `coordination.k8s.io/v1`, replaced by compare-and-set. The `World` of the simulated cluster does not
+//! contain them, because clients write them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::http::Status;
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     objects: BTreeMap<[String; 2], Value>,
-    /// Number of writes of leases, which is the resourceVersion of the last one.
+    /// Number of writes of leases so far. The lease that was written last has this number as its resourceVersion.
     version: u64,
     /// Delay of each answer. A write is applied before the delay.
     pub(super) delay: Duration,

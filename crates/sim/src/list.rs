@@ -125,8 +125,8 @@ impl ListSource {
         })
     }
 
-    /// Returns whether a fault must be applied when the list is created. Other faults are applied while the bytes of
-    /// the list are sent.
+    /// Returns whether a fault must be applied while the list is built. Other faults are applied while the list is
+    /// sent.
     fn can_take(&self, assigned: &AssignedFault) -> bool {
         let is_protobuf = matches!(self.writer, Writer::Protobuf(_));
         match &assigned.fault {

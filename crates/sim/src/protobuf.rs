@@ -16,8 +16,8 @@ pub(super) fn has_message(api: &ApiResource) -> bool {
     Schema::builtin().kind(&api.gvr.api_version(), &api.kind).is_some()
 }
 
-/// Returns an object of a built-in type as a kube-apiserver stores it: with the members that Go writes for empty values, and
-/// without its kind. `None` for custom resources.
+/// Returns an object of a built-in type as a kube-apiserver stores it: with the members that Go writes for empty
+/// values, and without its kind. `None` for custom resources.
 ///
 /// # Errors
 /// The object has members that its type lacks.
@@ -31,7 +31,8 @@ pub(super) fn stored_form(api: &ApiResource, object: &Value) -> Result<Option<Va
     serde_json::from_slice(&json).map(Some).map_err(|_| EncodeError::Malformed("its protobuf is no JSON"))
 }
 
-/// Creates a writer of the objects of a resource, or of their metadata; `None` if the resource has no message.
+/// Creates a protobuf encoder of a resource's objects, or of their `PartialObjectMetadata` if `partial`. Returns `None`
+/// for the whole objects of a custom resource.
 pub(super) fn writer_of(api: &ApiResource, partial: bool) -> Option<ObjectWriter> {
     let api_version = api.gvr.api_version();
     let kind = if partial {
@@ -52,7 +53,8 @@ pub(super) fn event(writer: &mut ObjectWriter, kind: &str, object: &[u8]) -> Res
     Ok(frame.into())
 }
 
-/// Encodes the beginning of a list of a kind, whose items have `items` bytes.
+/// Encodes the beginning of a list, before its items. `kind` is the kind of the list, `items` the total size of its
+/// items in bytes.
 pub(super) fn list_head(kind: TypeMeta<'_>, metadata: &Value, items: usize) -> Result<Vec<u8>, EncodeError> {
     let (mut head, list) = (Vec::new(), serde_json::json!({ "metadata": metadata }).to_string());
     begin_list(&mut head, kind, list.as_bytes(), items, MAX_OBJECT)?;
@@ -63,7 +65,7 @@ pub(super) fn status(json: &[u8]) -> Result<Vec<u8>, EncodeError> {
     of_kind(TypeMeta { api_version: "v1", kind: "Status" }, json)
 }
 
-/// Encodes an object of a built-in kind in its envelope.
+/// Encodes an object of a built-in kind in Kubernetes' envelope: `k8s\0` and a `runtime.Unknown`.
 pub(super) fn of_kind(kind: TypeMeta<'_>, json: &[u8]) -> Result<Vec<u8>, EncodeError> {
     let mut writer = ObjectWriter::new(kind, MAX_OBJECT).ok_or(EncodeError::Malformed("an unknown kind"))?;
     writer.object(json).map(<[u8]>::to_vec)

@@ -266,7 +266,8 @@ fn garbage() -> Bytes {
     Bytes::from_static(b"\x00\xff\xfe<<<this is not JSON>>>\n\n{\"type\":\n")
 }
 
-/// Sends the first 420 bytes in pieces of 7, and the rest of a large unit in one piece to bound the time.
+/// Returns the steps that send an encoded unit slowly: its first 420 bytes in pieces of 7, and the rest in one piece,
+/// to bound the time.
 fn drip(unit: &Bytes) -> Vec<Step> {
     const PIECE: usize = 7;
     const PIECES: usize = 60;
@@ -280,7 +281,7 @@ fn drip(unit: &Bytes) -> Vec<Step> {
     steps
 }
 
-/// Returns an object of a kind that clients do not know, as JSON.
+/// Returns an object of a kind that clients do not know, as JSON, with the resourceVersion `position`.
 fn unknown(position: u64) -> String {
     let metadata = json!({ "name": "strange", "namespace": "strange", "resourceVersion": position.to_string() });
     json!({ "kind": "Strange", "apiVersion": "v1", "metadata": metadata }).to_string()

@@ -264,8 +264,8 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
     }
 }
 
-/// Listens again if the cluster is up. Otherwise waits for a change of its state and returns `None`. The caller must
-/// then call again, as it must if the port cannot be opened.
+/// Opens the port again if the cluster is up. Otherwise waits until the cluster's state changes. Returns `None` if the
+/// port is not open; the caller must then call again.
 async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) -> Option<TcpListener> {
     let now = *gate.read_latest();
     match now {

@@ -45,8 +45,8 @@ pub struct SimConfig {
     pub watch_timeout: Duration,
     /// Bearer token that every request must carry; `None` disables authentication.
     pub token: Option<String>,
-    /// Maximum number of HTTP/2 streams of a connection; `None` serves HTTP/1.1 only. Without TLS, HTTP/2 is for clients
-    /// that start with its preface.
+    /// Maximum number of HTTP/2 streams of a connection; `None` serves HTTP/1.1 only. Without TLS, HTTP/2 is for
+    /// clients that start with its preface.
     pub http2: Option<u32>,
     /// TLS of a cluster on a port; its ALPN list decides whether HTTP/2 is offered.
     pub tls: Option<Arc<ServerConfig>>,
@@ -253,8 +253,8 @@ impl Shared {
         }
     }
 
-    /// Brings the cluster up again after `pause`, or when the test ends all faults, if [`Self::go_down`] has taken it
-    /// down.
+    /// Waits for `pause`, or until the test ends all faults. Then brings the cluster up again, if [`Self::go_down`] has
+    /// taken it down.
     pub(super) async fn accept_after(&self, pause: Duration) {
         self.stall(pause).await;
         self.gate.modify(|gate| {

@@ -70,8 +70,9 @@ impl World {
         Self::create_world(config, false)
     }
 
-    /// Creates a world whose objects of built-in types have the form in which a kube-apiserver stores them: with the members
-    /// that Go writes for empty values. Debug builds panic at members that a type lacks; a kube-apiserver drops those.
+    /// Creates a world whose objects of built-in types have the form in which a kube-apiserver stores them: with the
+    /// members that Go writes for empty values. Debug builds panic at members that a type lacks; a kube-apiserver drops
+    /// those.
     #[must_use]
     pub fn typed(config: &WorldConfig) -> Self {
         Self::create_world(config, true)
@@ -280,7 +281,8 @@ impl World {
         Some(self.version)
     }
 
-    /// Deletes an object and creates it under the same name with the same content and a new UID. Returns the new version.
+    /// Deletes an object and creates it under the same name with the same content and a new UID. Returns the new
+    /// version.
     pub fn recreate(&mut self, gvr: &Gvr, key: &ObjectKey) -> Option<u64> {
         let body = self.get(gvr, key)?.value();
         self.delete(gvr, key)?;
@@ -364,8 +366,8 @@ impl World {
         all.filter_map(|gvr| self.served_as(gvr)).collect()
     }
 
-    /// Returns the collection on which a watch was opened, and whether it is still served. `created_at` identifies it:
-    /// the version at which it was created.
+    /// Returns the collection (objects and history) on which a watch was opened, and whether `gvr` is still served.
+    /// `created_at`, the version at which the collection was created, identifies it. `None` if it is no longer kept.
     pub(super) fn watched(&self, gvr: &Gvr, created_at: u64) -> Option<(&Collection, bool)> {
         let current = self.collection(gvr).filter(|collection| collection.created_at() == created_at);
         let current = current.map(|collection| (collection, self.served_as(gvr).is_some()));

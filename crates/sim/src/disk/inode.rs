@@ -14,7 +14,8 @@ pub(super) struct Inode {
     pub(super) data: Vec<u8>,
     /// Bytes that survive a crash.
     pub(super) durable: Vec<u8>,
-    /// Length of the prefix of `data` that has been synced. There `durable` equals `data`, except in the ranges `lost`.
+    /// Number of bytes at the start of `data` that have been synced. Up to this length, `durable` equals `data`, except
+    /// in the ranges `lost`.
     stable: usize,
     /// Ranges that failed syncs have lost.
     lost: Vec<Range<usize>>,

@@ -55,8 +55,8 @@ impl Form {
         }
     }
 
-    /// Returns the encoded pod of a template, and the bytes of it that this encoding sends: all of it, or its metadata.
-    /// [`Self::item_tail`] must follow these bytes.
+    /// Returns the template of a pod in JSON or protobuf, and the bytes to send from it: all of them, or only the
+    /// metadata. [`Self::item_tail`] must follow these bytes.
     fn part(self, template: &Template) -> (&ItemTemplate, &[u8]) {
         // Without protobuf, `negotiate` never returns a protobuf form.
         let protobuf = template.protobuf.as_ref().unwrap_or(&template.json);
@@ -94,7 +94,7 @@ impl Form {
         out
     }
 
-    /// Appends a template's pod at the given version.
+    /// Appends a template's pod, at the given version, as the next item of a list.
     pub(super) fn write_item(self, template: &Template, version: u64, is_first: bool, out: &mut Vec<u8>) {
         let (slotted, part) = self.part(template);
         if self.is_json() {
@@ -201,13 +201,13 @@ fn envelope_head(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
 /// Last bytes of an envelope, after its object: the fields for content encoding and content type, both empty.
 const ENVELOPE_TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
 
-/// Appends a field of bytes. `number` must be below 16.
+/// Appends a protobuf field that contains `bytes`. `number` must be below 16.
 fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     tag(out, number, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// Appends the tag and length of a field of `length` bytes.
+/// Appends the tag and the length of a protobuf field of `length` bytes. `number` must be below 16.
 fn tag(out: &mut Vec<u8>, number: u8, mut length: usize) {
     out.push(number << 3 | 2);
     while length >= 0x80 {

@@ -51,8 +51,8 @@ pub struct ReplayConfig {
     /// File with the pods of [`ReplayConfig::export`] in Kubernetes protobuf, each after its length in four bytes
     /// (big-endian). Without it the server serves JSON only.
     pub protobuf: Option<PathBuf>,
-    /// TLS configuration; its ALPN list decides whether HTTP/2 is offered. Without it the server uses plain TCP, and HTTP/2
-    /// for clients that start with its preface.
+    /// TLS configuration; its ALPN list decides whether HTTP/2 is offered. Without it the server uses plain TCP, and
+    /// HTTP/2 for clients that start with its preface.
     pub tls: Option<Arc<ServerConfig>>,
 }
 
@@ -112,7 +112,8 @@ pub struct ReplayServer {
 impl ReplayServer {
     /// Creates the pods and serves them on a free port, on `handle`'s runtime.
     ///
-    /// Holds all pods in memory (190 MB for 20,000 in JSON). A bench that measures memory must run it in another process.
+    /// Holds all pods in memory (190 MB for 20,000 in JSON). A bench that measures memory must run it in another
+    /// process.
     ///
     /// # Errors
     /// I/O errors of binding a loopback port or reading the protobuf file, and `InvalidData` if that file does not have
@@ -154,12 +155,13 @@ impl ReplayServer {
         Form::Json.list_size(&self.state.templates, self.state.version_before(0))
     }
 
-    /// Lets every watch send `events` more, as fast as its client reads. All events of a chunk carry the same send time.
+    /// Lets every watch send this many more events, as fast as its client reads. All events of a chunk carry the same
+    /// send time.
     pub fn flood(&self, events: u64) {
         self.extend(events, None);
     }
 
-    /// Lets every watch send `events` more at `rate` per second, each with its own send time.
+    /// Lets every watch send this many more events, at `rate` per second. Each event carries its own send time.
     pub fn pace(&self, rate: u32, events: u64) {
         self.extend(events, Some(Duration::from_secs(1) / rate.max(1)));
     }
@@ -201,8 +203,8 @@ impl ReplayServer {
         self.state.version_before(self.state.plan.borrow().total)
     }
 
-    /// Returns the time since the event with this [`SENT`] annotation was sent. Returns `None` for an object from the list
-    /// and for an invalid value. Works in every process of the same machine.
+    /// Returns the time since the event with this [`SENT`] annotation was sent. Returns `None` for an object from the
+    /// list and for an invalid value. Works in every process of the same machine.
     #[must_use]
     pub fn since_sent(annotation: &str) -> Option<Duration> {
         let sent = annotation.parse::<u64>().ok().filter(|sent| *sent > BASE)?;

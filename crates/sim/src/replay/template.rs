@@ -13,7 +13,7 @@ use super::super::world::{World, WorldConfig};
 use super::shape::{Common, Sketch, Workloads};
 use super::{ReplayConfig, SENT};
 
-/// Digits of a slot: a place in an encoded pod where a number is overwritten.
+/// Number of digits in a slot: a place in an encoded pod where a number is overwritten.
 const DIGITS: usize = 16;
 /// Placeholder by which the slot of the version is found.
 const VERSION_SLOT: &str = "1000000000000001";
@@ -133,7 +133,8 @@ fn from_protobuf(file: &mut impl Read, version: u64) -> io::Result<ItemTemplate>
     ItemTemplate::new(bytes, metadata, version)
 }
 
-/// Returns the length of field 1 with its tag; `None` if the message does not start with it.
+/// Returns the length of a message's protobuf field 1, with its tag and length prefix. `None` if the message does not
+/// start with this field.
 fn metadata_length(bytes: &[u8]) -> Option<usize> {
     let (0x0a, rest) = bytes.split_first().map(|(tag, rest)| (*tag, rest))? else { return None };
     let mut length = 0;
