@@ -25,27 +25,27 @@ use inode::Inode;
 /// Kind of disk call, for counters and for faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DiskCall {
-    /// `create_dir_all`
+    /// A call of `create_dir_all`.
     CreateDir,
-    /// `list`
+    /// A call of `list`.
     List,
-    /// `open`
+    /// A call of `open`.
     Open,
-    /// `rename`
+    /// A call of `rename`.
     Rename,
-    /// `remove` and `remove_dir_all`
+    /// A call of `remove` or `remove_dir_all`.
     Remove,
-    /// `sync_dir`
+    /// A call of `sync_dir`.
     SyncDir,
-    /// `lock`
+    /// A call of `lock`.
     Lock,
-    /// `append`
+    /// A call of `append`.
     Append,
-    /// `read_at`
+    /// A call of `read_at`.
     Read,
-    /// `truncate`
+    /// A call of `truncate`.
     Truncate,
-    /// `sync`
+    /// A call of `sync`.
     Sync,
 }
 

@@ -142,28 +142,28 @@ impl Rule {
         Self { when, resource: None, fault, after: 0, skip: 0, times: 1 }
     }
 
-    /// Strikes after this many events (items) of the answer.
+    /// Makes the rule strike after this many events (items) of the answer.
     #[must_use]
     pub fn after(mut self, events: usize) -> Self {
         self.after = events;
         self
     }
 
-    /// Skips this many matching requests first.
+    /// Makes the rule skip this many matching requests first.
     #[must_use]
     pub fn skip(mut self, requests: usize) -> Self {
         self.skip = requests;
         self
     }
 
-    /// Strikes this many requests instead of one.
+    /// Makes the rule strike this many requests instead of one.
     #[must_use]
     pub fn times(mut self, requests: usize) -> Self {
         self.times = requests;
         self
     }
 
-    /// Strikes requests for this resource (plural name) only.
+    /// Makes the rule strike only requests for this resource (plural name).
     #[must_use]
     pub fn resource(mut self, plural: &str) -> Self {
         self.resource = Some(plural.to_owned());

@@ -43,7 +43,7 @@ struct FieldRequirement {
 }
 
 impl Filter {
-    /// Selects every object of the resource.
+    /// Creates a filter that selects every object of the resource.
     #[must_use]
     pub fn all() -> Self {
         Self::default()

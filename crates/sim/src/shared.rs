@@ -95,34 +95,34 @@ impl fmt::Debug for SimConfig {
 /// Request and connection counters of a simulated cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Requests of any kind.
+    /// Number of requests of any kind.
     pub requests: u64,
-    /// Discovery documents sent.
+    /// Number of discovery documents sent.
     pub documents: u64,
-    /// Discovery requests answered with 304 Not Modified.
+    /// Number of discovery requests answered with 304 Not Modified.
     pub unchanged: u64,
-    /// Lists and watches of CustomResourceDefinitions and APIServices. The counters `lists` and `watches` do not
-    /// include them.
+    /// Number of lists and watches of CustomResourceDefinitions and APIServices. The counters `lists` and `watches` do
+    /// not include them.
     pub signals: u64,
-    /// Lists of one object, by which clients read the current version.
+    /// Number of lists of one object, by which clients read the current version.
     pub checks: u64,
-    /// List pages, except `checks` and `signals`.
+    /// Number of list pages, except those counted by `checks` and `signals`.
     pub lists: u64,
-    /// Watches, streaming or not, except `signals`.
+    /// Number of watches, with or without a streaming list, except those counted by `signals`.
     pub watches: u64,
-    /// Streaming lists.
+    /// Number of streaming lists.
     pub streaming: u64,
-    /// Lists and watches answered in protobuf.
+    /// Number of lists and watches answered in protobuf.
     pub protobuf: u64,
-    /// Requests for leases.
+    /// Number of requests for leases.
     pub leases: u64,
-    /// Open watches.
+    /// Number of watches that are open now.
     pub open_watches: u64,
-    /// Connections accepted.
+    /// Number of connections accepted.
     pub connections: u64,
-    /// Open connections.
+    /// Number of connections that are open now.
     pub open_connections: u64,
-    /// Bytes written to sockets.
+    /// Number of bytes written to sockets.
     pub bytes_sent: u64,
 }
 

@@ -26,11 +26,11 @@ pub type GroundTruth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 pub struct WorldConfig {
     /// Seed of all randomness in the simulated cluster.
     pub seed: u64,
-    /// Pods at the start.
+    /// Number of pods at the start.
     pub pods: usize,
-    /// Nodes at the start. Pods are spread over them.
+    /// Number of nodes at the start. Pods are spread over them.
     pub nodes: usize,
-    /// Objects of the custom resource at the start.
+    /// Number of objects of the custom resource at the start.
     pub widgets: usize,
     /// Whether pods are short (about 600 B) instead of real-sized (about 9 KB).
     pub small: bool,

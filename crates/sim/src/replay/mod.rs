@@ -42,9 +42,9 @@ pub const SENT: &str = "bench/sent";
 pub struct ReplayConfig {
     /// Seed of the pods' content.
     pub seed: u64,
-    /// Pods in the list.
+    /// Number of pods in the list.
     pub pods: usize,
-    /// Nodes over which the pods are spread.
+    /// Number of nodes over which the pods are spread.
     pub nodes: usize,
     /// Content of the pods.
     pub shape: Shape,
