@@ -64,7 +64,7 @@ pub enum Output {
 }
 
 impl Question {
-    /// Selects the objects that match `condition`.
+    /// Creates a query for the objects that match `condition`.
     #[must_use]
     pub fn new(condition: Expr) -> Self {
         Self { condition, ..Self::default() }

@@ -360,7 +360,7 @@ pub enum NatsProblem {
     ),
 }
 
-/// Pause before an attempt to connect again: exponential backoff with jitter.
+/// Returns the pause before an attempt to connect again: exponential backoff with jitter.
 fn pause(attempt: usize) -> Duration {
     let times = u32::try_from(attempt).unwrap_or(u32::MAX);
     jittered_backoff(Duration::from_millis(50), times, LONGEST_PAUSE)

@@ -204,7 +204,7 @@ impl Session {
         join_all(closing).await;
     }
 
-    /// Closes all partitions, and drops their records.
+    /// Closes all partitions immediately, and drops the records that are not stored yet.
     pub(super) async fn abandon(&self) {
         let open = std::mem::take(&mut *self.open.lock());
         for (partition, open) in open {

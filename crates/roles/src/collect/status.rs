@@ -63,7 +63,7 @@ struct Known {
 }
 
 impl Ownerships {
-    /// Adds a shard whose owner is unknown.
+    /// Adds a shard that the collector contends for. Its owner is not known yet.
     pub(super) fn add(&self, shard: &Shard) {
         self.0.lock().shards.entry(shard.clone()).or_default();
     }
