@@ -1,4 +1,5 @@
-//! Memory state shared by the actors of a hub: registered informers, headroom, and the governor's last reading.
+//! Memory state shared by the actors of a hub: registered informers, headroom (bytes that may still be read), and the
+//! governor's last measurement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +64,8 @@ impl InformerMemory {
     }
 }
 
-/// Notifies an informer that the memory step (how much of the objects to keep) in its health has changed.
+/// Notifies an informer that the memory governor has changed the informer's memory step (how much of the objects is
+/// kept). The new step is in the informer's `InformerHealth`.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct MemoryStepChanged;
@@ -96,7 +98,8 @@ pub(in crate::actors) struct Member {
     pub(in crate::actors) inboxes: Arc<Inboxes>,
 }
 
-/// Memory state of one hub; cheap to clone.
+/// Memory accounting of one hub, shared by its actors: registered informers, headroom (bytes that may still be read),
+/// and the last measurement. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 

@@ -26,13 +26,14 @@ pub(in crate::actors) struct FifoActor {
     health: Arc<InformerHealth>,
     /// Watermark last sent to the processor: the resourceVersion up to which all changes have left the queue.
     sent_watermark: Option<ResourceVersion>,
-    /// Whether the last batch sent to the processor ended a list. The store then still holds the objects that the list
-    /// replaced or deleted, so that a restarted processor can notify its listeners.
+    /// Whether the last batch sent to the processor ended a list. Until the next batch, the store then keeps the
+    /// objects that the list replaced or deleted. A restarted processor can thereby notify its listeners of them.
     ///
-    /// The next batch makes the store drop them. It is therefore sent even if it is empty.
+    /// So that the store drops these objects, the next batch is sent even if it is empty.
     ended_list: bool,
-    /// Change whose latency is measured, with the number of changes to pop until it is popped, and its span. Only one
-    /// change is measured at a time, so that the cost is negligible.
+    /// Change in the queue whose latency is measured; `None` if none is measured. With it, the number of changes to pop
+    /// up to and including this one, and the tracing span. Only one change is measured at a time, so that the cost is
+    /// negligible.
     followed: Option<(usize, SampledChange, Span)>,
     busy: bool,
     waiting: Waiters,
@@ -97,9 +98,10 @@ impl FifoActor {
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
     }
 
-    /// Begins to measure the latency of the newest change in the queue, with the timestamps in `followed`, or from now
-    /// if it is `None`. Does nothing while another change is measured, except that a traced change replaces an untraced
-    /// one.
+    /// Begins to measure the latency of the newest change in the queue. `followed` has the timestamps of the change;
+    /// with `None`, its latency is measured from now.
+    ///
+    /// Does nothing while another change is measured. Exception: a change with a trace replaces a change without one.
     fn follow(&mut self, followed: Option<SampledChange>) {
         let others = self.followed.as_ref().map(|(_, followed, _)| followed);
         // Without a timestamp, the current time is used; the clock is read only if needed.

@@ -22,8 +22,8 @@ use informer_hub_types::{InformerHealth, Origin};
 /// How often to check whether the informer's objects are on disk, while a durable subscriber waits for that.
 const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often to check whether the informer's objects are on disk while its first list is incomplete. The end of that
-/// list wakes the listener anyway.
+/// How often to check whether the informer's objects are on disk, until the informer's first list is complete. The
+/// checks can be rare, because the end of the list wakes the listener.
 const LISTING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delivers to one subscriber of one informer; see the module.
@@ -70,7 +70,10 @@ impl ListenerActor {
     }
 
     /// Returns whether a durable subscriber gets no notifications yet, because the informer's objects have never been
-    /// written to disk. After a restart, the hub finds deletions by comparing a list with the objects on disk.
+    /// written to disk.
+    ///
+    /// After a restart, the hub detects a deleted object as one that is on disk, but not in the new list. An object
+    /// that was delivered but is not on disk could be deleted unnoticed.
     fn waits_for_disk(&self) -> bool {
         let is_kept = self.subscription.durable && self.env.checkpoints.store().is_some();
         is_kept && !self.health.is_on_disk() && !self.env.checkpoints.is_closing()

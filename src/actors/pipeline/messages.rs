@@ -40,8 +40,8 @@ pub struct Process {
 #[rtype(result = "()")]
 pub struct Wake;
 
-/// Adds a listener to a processor. The inbox is filled with the current objects, unless it was filled from this
-/// partition of the cache before.
+/// Adds a listener to a processor, which fills the inbox with the current objects. If the inbox was already filled from
+/// this partition (objects of one informer), it keeps its pending notifications instead.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Join {
@@ -51,7 +51,7 @@ pub struct Join {
     pub listener: Recipient<Wake>,
     /// Queue for the subscriber's notifications.
     pub inbox: Arc<Inbox>,
-    /// Filter of the objects, and handling of initial objects.
+    /// Which objects are delivered, and whether objects that existed before the subscription are delivered too.
     pub options: ListenerOptions,
     /// Name of a durable reader, a sink or subscriber that resumes after a restart of the process. `None` for other
     /// subscribers.
@@ -69,6 +69,6 @@ pub struct Leave(pub SubscriptionId);
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Stop {
-    /// Whether queued items are processed first.
+    /// Whether the actor processes the items in its queue before it stops.
     pub drain: bool,
 }

@@ -40,8 +40,8 @@ struct JoinedListener {
 }
 
 impl JoinedListener {
-    /// Wakes the listener. A full mailbox already holds a wake-up, and the successor of a dead listener checks the
-    /// inbox when it starts.
+    /// Wakes the listener. A failure is ignored: a full mailbox already holds a wake-up, and the successor of a dead
+    /// listener checks the inbox when it starts.
     fn wake(&self) {
         let _ = self.listener.try_send(Wake);
     }
@@ -58,7 +58,7 @@ pub(in crate::actors) struct ProcessorActor {
     resyncs: ResyncSchedule<SubscriptionId>,
     /// Resync timer and its period.
     ticker: Option<(Duration, SpawnHandle)>,
-    /// Whether a resync pass is being queued.
+    /// Whether objects of the store are being queued again for a resync.
     resyncing: bool,
     /// Last batch that the previous processor applied before it died. Its listeners may not have been notified.
     undelivered: Option<Outbox>,
@@ -113,7 +113,8 @@ impl ProcessorActor {
         }
     }
 
-    /// Handles the result of a batch written to the store directly, without a message to the cache actor.
+    /// Notifies the listeners of a batch that was written to the store directly, without a message to the cache actor.
+    /// If `written` is `None`, the processor may no longer write to its partition, and stops.
     fn applied_directly(&mut self, written: Option<WrittenBatch>, ctx: &mut Context<Self>) {
         let Some(WrittenBatch { outbox, objects, maintain }) = written else { return self.orphaned(ctx) };
         self.health.objects.store(objects, Relaxed);
@@ -124,9 +125,11 @@ impl ProcessorActor {
         }
     }
 
-    /// Sends a batch to the cache actor, and completes once it is applied and lagging compression has caught up. For
-    /// batches that the processor may not write directly: large ones, or any while another write runs or compression
-    /// lags.
+    /// Sends a batch to the cache actor, and completes once the batch is applied. If compression lags behind, also
+    /// waits until it has caught up.
+    ///
+    /// Used for batches that the processor may not write to the store directly: large batches, and any batch while
+    /// another write runs or compression lags.
     fn apply_by_message(
         &mut self,
         batch: Vec<Popped>,

@@ -16,7 +16,8 @@ impl Driver {
         }
     }
 
-    /// Clears the error after a success. If objects are still skipped, shows the message of the latest instead.
+    /// Clears the error in the informer's health after a success. If objects are still skipped, the message of the
+    /// object that was skipped last becomes the error.
     pub(super) fn clear_error(&self) {
         self.parts.health.set_error(self.skipped.last());
     }
@@ -29,8 +30,8 @@ impl Driver {
         }
     }
 
-    /// Reports an object that cannot be decoded. The store keeps the object's last known state. With `listing`, the
-    /// object is part of a list, whose end must not delete that state.
+    /// Reports an object that cannot be decoded. The store keeps the object's last known state. Set `listing` if the
+    /// object is part of a list, so that the end of the list does not delete that state.
     pub(super) fn skip(&mut self, skipped: Skipped, listing: bool) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());

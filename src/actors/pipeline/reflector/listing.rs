@@ -48,8 +48,8 @@ impl Driver {
     /// Queues the end of a list. If the cluster's resourceVersions went back (its etcd was restored), also requests a
     /// second list.
     ///
-    /// In the first list, the store keeps an object whose version equals the listed one, although the two may now
-    /// differ. The second list replaces such objects.
+    /// In the first list, the store keeps its own copy of an object if the listed object has the same resourceVersion.
+    /// After a restore, the contents may differ nevertheless. The second list replaces such copies.
     pub(super) fn complete_list(&mut self, version: ResourceVersion) {
         if self.note_rewind(&version) {
             self.pending.push(Change::Rewind);

@@ -28,8 +28,9 @@ impl Driver {
         }
     }
 
-    /// Returns whether the resourceVersion `listed` is older than the newest one seen, which means that etcd was
-    /// restored. If so, adds it to the hub's [`Rewind`]s, before the fifo receives the end of the list.
+    /// Returns whether the resourceVersion `listed` is older than the newest one seen before, i.e. whether etcd was
+    /// restored from a backup. If so, adds the resource to the hub's [`Rewind`]s. The fifo must receive the end of the
+    /// list only afterwards.
     pub(super) fn note_rewind(&self, listed: &ResourceVersion) -> bool {
         let health = &self.parts.health;
         let Some(known) = health.newest().filter(|known| known.is_ahead_of(listed)) else { return false };

@@ -2,7 +2,8 @@
 
 use informer_hub_types::ObjectKey;
 
-/// Maximum number of keys remembered. The oldest is dropped; the status names only one object.
+/// Maximum number of skipped objects that are remembered. Beyond it, the oldest is forgotten, which matters little: the
+/// status names only the latest.
 const MAX_KEYS: usize = 256;
 
 /// Skipped objects, each with its key, if readable, and its status message. The latest is last.
