@@ -27,8 +27,8 @@ pub const PROCESS_BATCH: usize = 512;
 
 /// Maximum bytes of the deltas in a message of a fifo, exceeded by one entry at most.
 ///
-/// This is an eighth of the default [`Tuning::uncompressed_limit`]. If compression lags, a cluster that sends many
-/// changes then waits before the other clusters do.
+/// It is an eighth of the default [`Tuning::uncompressed_limit`]. If compression lags, processors wait for it. Small
+/// messages ensure that a cluster with many changes waits earlier than clusters with few.
 pub const PROCESS_BYTES: usize = 512 * 1024;
 
 /// Maximum number of changes a processor writes to the store directly instead of by message. Writing that many takes
@@ -54,7 +54,8 @@ pub struct Tuning {
     pub fifo_bytes: usize,
     /// Bytes of recently changed objects per resource that stay uncompressed. Default 4 MiB.
     pub uncompressed_limit: usize,
-    /// Pending notifications of one listener above which they are merged. Default 1,024.
+    /// Number of pending notifications of one listener above which notifications of the same object are merged. Default
+    /// 1,024.
     pub merge_above: usize,
     /// Query scans that run concurrently, in all caches together. Default 4.
     pub scans: usize,

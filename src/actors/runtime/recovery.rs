@@ -17,7 +17,7 @@ impl RecoverySignal {
         Self(Arc::new(WatchCell::new(())))
     }
 
-    /// Signals that the cluster answered after an unanswered request.
+    /// Notifies all subscribers that the cluster has answered a request, after an earlier request got no answer.
     pub(in crate::actors) fn signal(&self) {
         self.0.set(());
     }

@@ -148,7 +148,8 @@ impl ActorCount {
     }
 }
 
-/// Token that stops the children of a supervisor, on any thread, when the supervisor ends, also by a panic.
+/// Cancellation token that stops the children of a supervisor, on whichever thread they run. It is cancelled when the
+/// supervisor ends, even by a panic.
 #[derive(Debug)]
 pub(in crate::actors) struct Children {
     token: CancellationToken,
@@ -167,8 +168,8 @@ impl Children {
     }
 }
 
-/// Starts an actor in an arbiter. Its mailbox is unlimited ([`CONTROL_MAILBOX`](super::capacity::CONTROL_MAILBOX)) from
-/// the beginning, not only once the actor has started.
+/// Starts an actor in an arbiter and returns its address. Its mailbox is unlimited
+/// ([`CONTROL_MAILBOX`](super::capacity::CONTROL_MAILBOX)) even for messages sent before the actor has started.
 pub(in crate::actors) fn start_control<A>(
     arbiter: &ArbiterHandle,
     make: impl FnOnce(&mut Context<A>) -> A + Send + 'static,
@@ -185,7 +186,8 @@ where
     Addr::new(sender)
 }
 
-/// Sends a control message without waiting for the answer. The message is in the mailbox before this returns.
+/// Sends a control message to an actor without waiting for the answer. When this function returns, the message is in
+/// the actor's mailbox.
 pub(in crate::actors) fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
     actix::spawn(request.map(drop).boxed_local());
 }

@@ -1,4 +1,4 @@
-//! Thread pools of a hub: the write path has its own, and scans of queries give way to it.
+//! Thread pools of a hub. Queries run on threads of a lower priority than the threads that process changes.
 
 use informer_hub_types::Threads;
 
@@ -21,7 +21,7 @@ pub struct ThreadPools {
 }
 
 impl ThreadPools {
-    /// Uses one pool for everything.
+    /// Uses the threads of `threads` for all work, instead of separate pools.
     #[must_use]
     pub fn of(threads: &Threads) -> Self {
         Self { io: threads.clone(), readers: threads.clone(), handlers: threads.clone() }

@@ -33,7 +33,8 @@ mod tests {
     struct BusyActor {
         yield_budget: YieldBudget,
         left: u32,
-        /// Channel on which the actor's other future sends the number of remaining messages when it runs.
+        /// Channel that reports when another future of the actor first runs. The future sends the number of messages
+        /// that the actor has not processed yet.
         other_ran: Option<tokio::sync::oneshot::Sender<u32>>,
     }
 

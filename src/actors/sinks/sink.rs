@@ -51,7 +51,7 @@ pub struct SinkParams {
     pub machine: MachineParams,
     /// Transport that sends batches.
     pub transport: Arc<dyn Transport>,
-    /// Threads that run delivery attempts and the work on the journal and dead letters.
+    /// Threads that run delivery attempts, and that read and write the journal and the dead letters.
     pub io: Threads,
     /// Location of the journal; `None` keeps pending events in memory.
     pub place: Option<StorePlace>,
@@ -115,7 +115,7 @@ impl Message for Drain {
 #[derive(Debug)]
 struct Sender {
     reply: oneshot::Sender<()>,
-    /// Span from the message to its answer.
+    /// Tracing span of the message; it ends with the answer.
     _span: Span,
 }
 
@@ -130,8 +130,8 @@ pub struct SinkActor {
     /// Whether delivery attempts of an earlier actor or configuration may still run. Until they end, the state machine
     /// begins no new attempt.
     is_waiting: bool,
-    /// Dropped with this actor. Work on the store that was queued but has not begun then sees that the actor is gone,
-    /// and does not begin.
+    /// Marker that exists as long as this actor. Queued work on the store holds a weak reference to it, and does not
+    /// begin once the marker is dropped.
     alive: Arc<()>,
     _guard: ExitGuard,
 }
@@ -340,8 +340,8 @@ impl SinkActor {
         }
     }
 
-    /// Sets the timer to the earliest due time. A timer that fires early is harmless, so it is only replaced by an
-    /// earlier one.
+    /// Sets the timer to the earliest due time. A timer that already runs is replaced only if it would fire later,
+    /// because a timer that fires too early is harmless.
     fn arm(&mut self, now: Instant, ctx: &mut Context<Self>) {
         let drain = self.state.drains.iter().map(|drain| drain.deadline).min();
         let Some(wake) = self.state.machine.wake_at(now).into_iter().chain(drain).min() else { return };

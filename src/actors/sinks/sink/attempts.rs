@@ -1,9 +1,9 @@
 //! Counter of a sink's running delivery attempts, which may outlive the actor and the parameters that began them.
 //!
 //! After a restart or a reload, the outcome of an earlier attempt is ignored, but the receiver may still accept its
-//! batch. A new attempt could then deliver a later state of an object before it. New attempts therefore wait until the
-//! earlier ones have ended. Each attempt has its own timeout. Earlier attempts that run for longer than [`PATIENCE`]
-//! are aborted.
+//! batch. If a new attempt ran meanwhile, the receiver could accept a newer state of an object before an older one. New
+//! attempts therefore wait until the earlier ones have ended. Each attempt has its own timeout. Earlier attempts that
+//! run for longer than [`PATIENCE`] are aborted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct RunningAttempts(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     count: watch::Sender<usize>,
-    /// Aborts the attempts that have begun so far.
+    /// Token whose cancellation aborts all attempts that have begun so far. Later attempts get a new token.
     abort: Mutex<CancellationToken>,
 }
 

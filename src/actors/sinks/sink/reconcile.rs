@@ -14,7 +14,7 @@ use informer_hub_types::clock;
 /// Answered with the lowest resourceVersion among undelivered events, by cluster and resource; `None` if it is unknown.
 #[derive(Debug)]
 pub struct Reconcile(
-    /// Events that the other process has delivered.
+    /// Events that another process has delivered.
     pub Coverage,
 );
 

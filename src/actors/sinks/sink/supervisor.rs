@@ -58,10 +58,10 @@ impl OpenStore {
         Self { store: Store::in_memory(), durability: None }
     }
 
-    /// Opens a sink's store and logs what was found. Blocks while it reads.
+    /// Opens a sink's store (journal and dead letters) and logs what was found. Blocks while it reads.
     ///
-    /// `knows` returns whether the caches on disk have the object of an event. Also returns, for each object that they
-    /// lack, its last event in the store.
+    /// `knows` returns whether the caches on disk contain the object of an event. For each object that they do not
+    /// contain, also returns the object's last event in the store.
     ///
     /// # Errors
     /// [`JournalError`] if the disk fails; the operator can fix it.
@@ -128,7 +128,7 @@ impl Sink {
     }
 
     /// Applies a new configuration and keeps all pending events. The journal keeps its directory and limits, and the
-    /// status keeps its counters. Does nothing if the sink has ended.
+    /// counters in the sink's status continue. Does nothing if the sink has ended.
     pub async fn reconfigure(&self, params: SinkParams) {
         // An error means that the sink has ended.
         let _ = self.supervisor.send(Reconfigure(params)).await;
@@ -180,7 +180,7 @@ impl Sink {
         tokio::time::timeout_at(drain.deadline + DRAIN_SLACK, drained).await.ok()?
     }
 
-    /// Returns the actor as soon as it runs; `None` if the sink has ended.
+    /// Waits until the sink's actor runs and returns its address; `None` if the sink has ended.
     pub(super) async fn running(&mut self) -> Address {
         let running = |address: &Address| address.as_ref().is_some_and(Addr::connected);
         self.address.wait_for(running).await.ok()?.clone()

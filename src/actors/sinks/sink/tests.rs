@@ -27,7 +27,8 @@ mod shutdown;
 
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
 
-/// Transport that answers attempt number n (from 0) by script after a delay, and records accepted events.
+/// Test transport that records accepted events. `script` decides the outcome of each attempt by its number, counted
+/// from 0; the attempt takes the time `takes`.
 struct ScriptedTransport {
     script: Box<Script>,
     takes: Duration,
@@ -154,7 +155,7 @@ impl TestSink {
         self.sink.send(take(notifications)).await.unwrap();
     }
 
-    /// Sends, and returns whether the sink answered within ten seconds of the paused clock.
+    /// Sends notifications to the sink, and returns whether it answered within ten seconds of the paused clock.
     async fn takes(&self, notifications: Vec<Notification>) -> bool {
         let sent = tokio::time::timeout(Duration::from_secs(10), self.send(notifications));
         sent.await.is_ok()
