@@ -21,7 +21,7 @@ use informer_hub_types::InformerHealth;
 
 pub(in crate::actors) use crash::{Crash, CrashIn, Victim};
 
-/// Returns the request to open the partition of a new informer with declared indices.
+/// Returns the message that opens the cache partition of a new informer, which declares these indices.
 fn partition_of<const N: usize>(indexes: [&str; N]) -> OpenPartition {
     OpenPartition {
         origin: origin("c"),

@@ -1,4 +1,5 @@
-//! resourceVersions up to which a subscriber has accepted every change, for standby processes.
+//! Progress of a subscriber for the information of standby processes: the resourceVersions up to which it has accepted
+//! every change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::cache::{Partition, PartitionId};
 use informer_hub_sink::{SourceVersions, resource_key};
 
-/// Progress of the subscriptions of one subscriber.
+/// Resource versions up to which one subscriber has accepted every change, by informer.
 ///
-/// For each informer, one batch is remembered at a time: the newest batch of its cache, with the resourceVersion that
-/// this batch reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to that version.
-/// The batch that is newest then is remembered next.
+/// For each informer, the acknowledgement of one batch is awaited at a time: the newest batch in the cache when the
+/// wait begins. Together with the batch, the resourceVersion is remembered up to which the cache then has every change.
+/// Once the subscriber has acknowledged the batch, this resourceVersion is accepted, and the next wait begins.
 #[derive(Debug, Default)]
 pub struct AcceptedVersions {
     /// Acknowledgement progress of each informer's inbox (pending notifications), by the memory address of the inbox.
@@ -49,12 +50,12 @@ impl Progress {
 }
 
 impl AcceptedVersions {
-    /// Checks for new acknowledgements and returns the accepted versions by cluster and resource. If a resource has
-    /// several informers, the lowest of their versions. A resource with an informer whose progress is unknown is left
-    /// out.
+    /// Checks for new acknowledgements and returns the accepted versions by cluster and resource. For a resource with
+    /// several informers, this is the lowest of their versions. A resource with an informer whose progress is unknown
+    /// is left out.
     ///
-    /// A change counts as accepted at the second call or later: the first call only remembers the batch whose
-    /// acknowledgement a later call checks.
+    /// The progress of an informer is unknown at the first call, which only begins the wait for its newest batch. A
+    /// later call returns the version once that batch is acknowledged.
     pub fn update(&mut self, env: &Env, subscriptions: &[Arc<Subscription>]) -> SourceVersions {
         let snapshots: HashMap<_, _> = env.caches.snapshots_of_all().into_iter().collect();
         let mut seen = HashMap::new();

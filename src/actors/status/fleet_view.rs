@@ -94,14 +94,14 @@ impl FleetView {
 }
 
 impl ClusterSeen {
-    /// Returns the state of the connection.
+    /// Returns the state of the connection to the cluster.
     #[must_use]
     pub fn state(&self) -> ClusterState {
         self.view.state()
     }
 
-    /// Returns the open connections to the apiserver; `None` before the client is built, and if connections are not
-    /// counted.
+    /// Returns the numbers of connections and requests to the apiserver. `None` before the client is built, and if
+    /// connections are not counted.
     #[must_use]
     pub fn traffic(&self) -> Option<ClusterTraffic> {
         self.view.connection.as_ref()?.traffic()
@@ -183,7 +183,8 @@ pub(crate) mod testing {
         Scope, Threads,
     };
 
-    /// Returns a healthy fleet: `clusters` clusters with all `resources`, delivered to all `subscriptions`.
+    /// Returns a healthy fleet for tests: `clusters` clusters, each with one informer per resource, and each informer
+    /// with all `subscriptions`.
     pub(crate) fn fleet(clusters: usize, resources: &[ApiResource], subscriptions: &[&str]) -> FleetView {
         let lags: Vec<_> = subscriptions.iter().map(|_| Arc::new(Histogram::new(LAG_SECONDS))).collect();
         let listeners = || {

@@ -24,7 +24,10 @@ use informer_hub_types::{
 pub struct HubStatus {
     /// Whether the hub has started, every cluster has received the requests for its informers, and every informer of a
     /// reachable cluster has synced. Informers in a state that waiting does not change, such as forbidden, do not
-    /// count. [`Hub::report`](crate::Hub::report) makes it false while a cluster source or the fleet is waited for.
+    /// count.
+    ///
+    /// [`Hub::report`](crate::Hub::report) also sets it to false while a cluster source has not reported, or while this
+    /// process waits for other processes of the fleet.
     pub ready: bool,
     /// Memory status; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +61,7 @@ pub struct ClusterStatus {
     /// Version of the apiserver at its first answer; absent before, and if it is not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// State of the connection.
+    /// State of the connection to the cluster.
     pub state: ClusterState,
     /// Connections to the apiserver; absent before the client is built, and if connections are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +75,7 @@ pub struct ClusterStatus {
     pub credentials: Vec<CredentialStatus>,
     /// Informers, ordered by requested resource and scope.
     pub informers: Vec<InformerStatus>,
-    /// Discovery of resources that may appear or disappear; absent if no watched resource can.
+    /// Discovery of resources that may appear or disappear; absent if no watched resource can appear or disappear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryStatus>,
     /// For each configured resource pattern, the resources of the cluster that it selects.
@@ -103,12 +106,12 @@ pub struct DiscoveryStatus {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DiscoveryState {
-    /// Not known yet: the first lists of CustomResourceDefinitions and APIServices are not complete.
+    /// The method is not known yet: the first lists of CustomResourceDefinitions and APIServices are not complete.
     #[default]
     Starting,
-    /// By watching CustomResourceDefinitions and APIServices.
+    /// The hub watches CustomResourceDefinitions and APIServices.
     Watching,
-    /// By polling, because CustomResourceDefinitions or APIServices cannot be watched.
+    /// The hub polls discovery, because CustomResourceDefinitions or APIServices cannot be watched.
     Polling,
 }
 
@@ -170,7 +173,7 @@ pub struct InformerStatus {
     pub resource: String,
     /// Watched namespace and selectors.
     pub scope: String,
-    /// State of list and watch.
+    /// Phase of the informer, such as listing or watching.
     pub state: Phase,
     /// Whether the first list is complete.
     pub synced: bool,
@@ -200,11 +203,11 @@ pub struct InformerStatus {
     /// Encoding of lists and watches; absent before the first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingInUse>,
-    /// Objects or lines skipped because they are malformed, nameless or too large.
+    /// Objects skipped because they are malformed, nameless or too large, including skipped lines of a watch.
     pub skipped: u64,
     /// Restarts of the informer's actors.
     pub restarts: u64,
-    /// Changes that are queued for the store.
+    /// Changes in the informer's queue that the store does not have yet.
     pub queued: u64,
     /// Memory use, and which parts of the objects are kept under the memory limit (memory step); absent if there was
     /// never a limit.
@@ -294,8 +297,8 @@ impl ClusterView {
         self.error.clone().or_else(|| informer_error().filter(|_| unreachable).map(|error| error.to_string()))
     }
 
-    /// Returns whether no informer has to be waited for: all have synced or cannot sync at present. An unreachable
-    /// cluster counts as ready, because it must not delay the hub's readiness.
+    /// Returns whether the hub's readiness need not wait for this cluster: each informer has synced or cannot sync at
+    /// present. An unreachable cluster counts as ready, because it must not delay the hub's readiness.
     pub(in crate::actors) fn is_ready(&self) -> bool {
         self.is_unreachable() || self.informers.iter().all(InformerView::is_settled)
     }
@@ -307,7 +310,7 @@ impl ClusterView {
 }
 
 impl InformerView {
-    /// Returns whether the informer sends requests.
+    /// Returns whether the informer sends requests to its cluster, i.e. is not absent, paused or stopped.
     fn asks(&self) -> bool {
         !matches!(self.health.phase(), Phase::Absent | Phase::Paused | Phase::Stopped)
     }

@@ -14,10 +14,10 @@ use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Phase, ResourceVersion, Scope, Watcher, clock,
 };
 
-/// How often a wait checks informers that do not notify it, because they are forbidden or absent.
+/// Interval at which a wait for sync checks all its informers again. Forbidden and absent informers do not notify it.
 const SYNC_POLL: Duration = Duration::from_millis(100);
 
-/// Timeout used in place of one that exceeds the range of the clock.
+/// Timeout that replaces a longer one, whose end would exceed the range of the clock.
 const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Number added to the count of unhandled messages (`in_flight`) at the beginning of a shutdown. The count then stays
@@ -55,7 +55,7 @@ pub enum SyncScope {
     Informers(Arc<InformersOf>),
 }
 
-/// Selection of [`SyncScope::Informers`].
+/// Informers of one resource and scope in the selected clusters; see [`SyncScope::Informers`].
 #[derive(Clone, Debug)]
 pub struct InformersOf {
     /// Request that started the informers.
@@ -77,7 +77,7 @@ pub struct InformerSync {
     /// Whether the informer has synced, or is in a state that waiting does not change, such as absent, forbidden or
     /// unreachable.
     pub settled: bool,
-    /// State of list and watch.
+    /// Phase of the informer, such as listing or watching.
     pub phase: Phase,
     /// Version up to which the informer has read: client-go's `LastSyncResourceVersion`.
     pub version: Option<ResourceVersion>,
@@ -126,7 +126,8 @@ impl SyncView {
         view.informers.iter().find(|it| is_selected(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
     }
 
-    /// Returns whether some cluster has not received all requests for its informers yet, or the hub is shutting down.
+    /// Returns whether some cluster has not received all requests for its informers yet. Also true while the hub shuts
+    /// down.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         self.in_flight.load(SeqCst) > 0
@@ -211,8 +212,8 @@ fn informers_of(of: &SyncScope, cluster: &ClusterName, labels: &ClusterLabels, v
     mine.map(|informer| informer_sync(cluster, informer, (is_reached, view.error.as_ref()))).collect()
 }
 
-/// Returns the sync state of an informer. `is_reached` is whether its cluster is reachable, `error` the error of the
-/// connection to it.
+/// Returns the sync state of an informer. `is_reached` is whether its cluster is reachable. `error` is the error of the
+/// connection to the cluster, which an informer without an own error shows until it has synced.
 fn informer_sync(
     cluster: &ClusterName,
     informer: &InformerView,

@@ -35,14 +35,14 @@ pub(in crate::actors) struct ListenerHealth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::actors) struct InboxLease(u64);
 
-/// Batch number in a partition (cached objects of one informer). The subscriber reaches the mark when it has
-/// acknowledged every batch up to `number`.
+/// Batch in a partition (cached objects of one informer) whose acknowledgement is awaited. The mark is reached when the
+/// subscriber has acknowledged every batch up to `number`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
     number: u64,
-    /// Position of the queue's end and number of merged notifications, both from when [`Inbox::has_acknowledged`] first
-    /// found the batch in the queue. `None` before.
+    /// Position of the queue's end, and number of merged notifications, when [`Inbox::has_acknowledged`] first found
+    /// the batch in the queue. `None` before that.
     place: Option<(u64, u64)>,
 }
 
@@ -71,8 +71,8 @@ struct State {
     unacknowledged_from: u64,
     /// Whether the unacknowledged batch contains initial objects, which have no queue position.
     has_replayed: bool,
-    /// Whether the unacknowledged batch is of an earlier partition. Its queue position then does not compare with those
-    /// of the present queue.
+    /// Whether the unacknowledged batch belongs to an earlier partition. Positions in the queue of that partition
+    /// cannot be compared with positions in the present queue.
     is_earlier: bool,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
@@ -88,9 +88,10 @@ impl Inbox {
         Self { health: Arc::new(health), ..Self::default() }
     }
 
-    /// Measures the time until the subscriber has acknowledged everything pending, which includes this change.
+    /// Begins to measure the latency of a pending change: the time until the subscriber has acknowledged all
+    /// notifications that are pending now.
     ///
-    /// One change is sampled at a time. A traced change replaces an untraced one; otherwise a second change is ignored.
+    /// Only one change is measured at a time. A second change is ignored, unless it has a trace and the first has none.
     pub(in crate::actors) fn sample_latency(&self, followed: impl Into<SampledChange>) {
         let (mut state, followed) = (self.state.lock(), followed.into());
         let others = state.followed.as_ref().map(|(_, followed, _)| followed);
@@ -101,13 +102,14 @@ impl Inbox {
         }
     }
 
-    /// Returns the trace of a sampled change that may be in the current batch.
+    /// Returns the trace of the change whose latency is measured, if it has one. The change may be in the current
+    /// batch.
     pub(in crate::actors) fn traced(&self) -> Option<Traced> {
         self.state.lock().followed.as_ref().and_then(|(_, followed, _)| followed.traced.clone())
     }
 
     /// Records the latency of the sampled change once the subscriber has acknowledged it. If notifications were merged
-    /// meanwhile, queue positions have shifted, and the latency may be recorded only when the queue is empty.
+    /// meanwhile, queue positions have shifted, so the latency is possibly recorded late, when the queue is empty.
     fn record_latency(&self, state: &mut State) {
         let queue = state.queue.as_ref();
         let is_acknowledged = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
@@ -154,7 +156,8 @@ impl Inbox {
         }
     }
 
-    /// Queues notifications of the changes of a batch, as [`ListenerQueue::offer`] describes.
+    /// Queues notifications of the changes in a batch; `number` is the batch's number in the partition. For details see
+    /// [`ListenerQueue::offer`].
     pub(in crate::actors) fn offer(&self, number: u64, applied: &[Applied], resync: bool) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {
@@ -209,8 +212,8 @@ impl Inbox {
         self.state.lock().synced
     }
 
-    /// Returns whether the subscriber has acknowledged everything up to the batch of `mark`. A merge shifts queue
-    /// positions; the subscriber must then have acknowledged all pending notifications.
+    /// Returns whether the subscriber has acknowledged every batch up to that of `mark`. If notifications were merged
+    /// meanwhile, queue positions have shifted. Then returns true only if nothing is pending or unacknowledged.
     pub(in crate::actors) fn has_acknowledged(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
         let joined = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));

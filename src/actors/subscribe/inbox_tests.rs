@@ -1,7 +1,7 @@
-//! All interleavings of the actors that use one inbox.
+//! Tests an inbox under all interleavings of the actors that use it, the processor and listeners.
 //!
-//! Each call holds the inbox's only lock from start to end. So any execution is a sequence of whole calls, and all
-//! sequences of short scripts are tested.
+//! Each call of the inbox holds its only lock from start to end. So any concurrent execution is a sequence of whole
+//! calls, and all sequences of short scripts are tested.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ fn interleavings(left: &mut [usize], order: &mut Vec<usize>, visit: &mut impl Fn
     }
 }
 
-/// Changes of a store, starting from an empty partition.
+/// Batches of changes to a store whose partition is empty at first. The processor's script adds them to the inbox.
 struct History {
     informer: Informer,
     start: crate::cache::Partition,
@@ -60,11 +60,12 @@ impl History {
     }
 }
 
-/// Execution of the scripts, as the subscriber sees it.
+/// State of one run of the scripts: the inbox, its listeners, and the notifications that the subscriber has
+/// acknowledged.
 struct Run<'h> {
     history: &'h History,
     inbox: Inbox,
-    /// Lease and current batch of each script's listener; unused for the processor's script.
+    /// For each script, the lease and the current batch of its listener. The entry of the processor's script is unused.
     listeners: Vec<(InboxLease, Vec<String>)>,
     /// Listener that has taken over last.
     owner: Option<usize>,

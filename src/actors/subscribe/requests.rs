@@ -32,7 +32,7 @@ pub struct RequestInformer {
 }
 
 /// Removes a user (configuration entry, caller or subscription) from all its informers; informers without users stop.
-/// If the user is a configuration entry, they deliver pending events first, for at most
+/// If the user is a configuration entry, the stopping informers deliver pending events first, for at most
 /// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
@@ -89,7 +89,7 @@ impl InformerFor {
 }
 
 /// Replaces the request of a configuration entry in all clusters; see [`ReplaceRequests`]. Answered when the informers
-/// that it no longer requests have stopped.
+/// that the entry no longer requests have stopped.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReplaceInformers(pub InformerFor);

@@ -22,7 +22,7 @@ use informer_hub_types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, L
 /// Informers that a subscription selects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::actors) enum Target {
-    /// A resource. Existing informers are shared; otherwise one is started.
+    /// Informers of a resource and scope. Existing informers are shared; without any, one is started.
     Resource(ResourceRequest, Scope),
     /// Only the informers of this user: of a configuration entry `[resources.<name>]`, or of a caller of `InformerFor`.
     Of(User),
@@ -49,7 +49,7 @@ pub struct Subscribe {
 }
 
 impl Subscribe {
-    /// Subscribes to a requested resource, decoded as `K`.
+    /// Subscribes to all objects of the resource `wanted`, decoded as `K`.
     pub fn to_wanted<K: 'static>(
         wanted: ResourceRequest,
         clusters: ClusterSelector,
@@ -146,7 +146,7 @@ impl Subscribe {
 /// Inboxes of a subscription, by informer.
 type Inboxes = Vec<(Arc<Origin>, Arc<Inbox>)>;
 
-/// Subscription as shared by the actors.
+/// State of a subscription, shared by the actors that serve it.
 pub struct Subscription {
     pub(in crate::actors) id: SubscriptionId,
     pub(in crate::actors) name: String,
@@ -250,8 +250,8 @@ impl Subscription {
         self.inboxes.lock().retain(|(at, _)| **at != *origin);
     }
 
-    /// Removes all inboxes of a cluster. A durable subscription keeps the inboxes of the informers in `kept`, whose
-    /// objects the hub keeps too.
+    /// Removes all inboxes of a cluster. A durable subscription keeps the inboxes of the informers in `kept`, because
+    /// the hub keeps the objects of these informers.
     pub(in crate::actors) fn forget_cluster(&self, cluster: &ClusterName, kept: &[Arc<Origin>]) {
         let stays = |at: &Arc<Origin>| at.cluster != *cluster || self.durable && kept.contains(at);
         self.inboxes.lock().retain(|(at, _)| stays(at));

@@ -37,7 +37,7 @@ impl fmt::Debug for WatchErrorHandler {
     }
 }
 
-/// Handlers of one informer. Each is kept as long as the request that set it uses the informer.
+/// Watch error handlers of one informer. Each handler belongs to a user of the informer, and is removed with that user.
 #[derive(Default)]
 pub(in crate::actors) struct WatchErrors(Mutex<Vec<UserHandler>>);
 
@@ -56,7 +56,7 @@ impl WatchErrors {
         self.0.lock().retain(|entry| entry.user != *user);
     }
 
-    /// Adds the handlers of a request that was resolved to the same informer.
+    /// Adds the handlers of `other`, which were set in a request that was later resolved to the same informer.
     pub(in crate::actors) fn absorb(&self, other: &Self) {
         let more = other.0.lock().clone();
         self.0.lock().extend(more);
