@@ -36,7 +36,8 @@ pub(super) struct Slot {
 
 #[derive(Default)]
 struct SlotState {
-    /// Position among the idle connections and the time of becoming idle; `None` while a request is being answered.
+    /// Number among the idle connections, in the order in which they became idle, and the time of becoming idle. `None`
+    /// while a request is being answered.
     idle: Option<(u64, Instant)>,
     /// Number of requests being answered, including responses that are streams. HTTP/2 can have several at once.
     requests: usize,
@@ -49,7 +50,7 @@ struct SlotState {
 struct Stream {
     /// Time at which the present part of the response began to wait for the client; `None` if no part waits.
     waits_since: Option<Instant>,
-    /// Drops the body and all that it holds, because its client does not read.
+    /// Function that drops the body and all that it holds; called if the client does not read the body.
     abandon: Box<dyn FnOnce() + Send>,
 }
 
@@ -180,7 +181,7 @@ impl Slot {
 }
 
 impl Busy {
-    /// Marks the response as a stream. From now on, the first part counts as waiting for the client.
+    /// Marks the response as a stream, whose first part now waits for the client to read it.
     ///
     /// `abandon` drops the stream's body. It is called if the client does not read a part for too long.
     pub(super) fn into_stream(mut self, abandon: impl FnOnce() + Send + 'static) -> StreamSlot {

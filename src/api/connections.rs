@@ -42,7 +42,8 @@ use informer_hub_types::pauses::give_way_if_due;
 /// Delay after a connection could not be accepted, usually because of the file descriptor limit.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Requests that one HTTP/2 connection may have in progress. client-go opens another connection for more.
+/// Maximum number of requests in progress on one HTTP/2 connection. For further requests, client-go opens another
+/// connection.
 const MAX_STREAMS: u32 = 250;
 
 /// Pause before the first bytes of a connection are peeked at again, to recognize HTTP/2.
@@ -51,8 +52,8 @@ const PEEK_PAUSE: Duration = Duration::from_millis(5);
 /// Interval between pings on an HTTP/2 connection. Without an answer within the same time, the connection closes.
 const PING: Duration = Duration::from_secs(30);
 
-/// Minimum rate, in bytes per second, at which a client must read an answer once [`Limits::taking`] has passed. An
-/// unread list would keep its snapshot in memory.
+/// Minimum rate, in bytes per second, at which a client must read an answer. It is checked once an answer has taken
+/// longer than [`Limits::taking`]. A client that reads too slowly would keep the snapshot of its list in memory.
 const LEAST_RATE: usize = 64 << 10;
 
 /// State shared by all connections.
@@ -63,7 +64,8 @@ struct ServerState {
     closing: CancellationToken,
 }
 
-/// Serves until `stop` completes, then finishes requests in progress and closes idle connections.
+/// Serves HTTP on connections to `listener` until `stop` completes, then finishes requests in progress and closes idle
+/// connections.
 ///
 /// # Cancel safety
 /// Dropping the future drops every connection.
@@ -252,7 +254,7 @@ async fn answer(server: &ServerState, slot: &Arc<Slot>, client: &Client, request
     }
 }
 
-/// Authenticates a request, and has its handler answer it if it is allowed.
+/// Authenticates a request. If it is allowed, returns the response of its handler, otherwise an error response.
 async fn decide(
     server: &ServerState,
     client: &Client,
@@ -309,7 +311,8 @@ async fn decide(
     }
 }
 
-/// Wraps a body as the only stream of a new connection. Tests read it slowly and expect it to be broken off.
+/// Wraps a body as the only stream of a new connection, for tests that read it too slowly. They expect that the stream
+/// is broken off.
 #[cfg(test)]
 pub(super) fn with_pace(body: Body, grace: Duration) -> Body {
     let slot = Arc::new(Arc::new(ConnectionSlots::default()).take());

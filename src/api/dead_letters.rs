@@ -39,7 +39,7 @@ pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, Le
 /// Default and maximum number of dead letters in one response.
 const PAGE_LIMITS: (usize, usize) = (100, 1000);
 
-/// Maximum number of pages read for one response to a reader that sees only some of the dead letters.
+/// Maximum number of pages of dead letters that are read to fill one response, if the reader may see only some of them.
 const MAX_READS: usize = 10;
 
 #[derive(Debug, Deserialize)]

@@ -34,8 +34,8 @@ pub struct Protection {
     pub readers: ReaderSettings,
     /// Sends token reviews of service accounts to clusters; with `None`, service accounts are not accepted.
     pub clusters: Option<Arc<dyn ReviewTokens>>,
-    /// Whether a request still needs a credential after a reload has removed all readers. If not, the port becomes
-    /// open.
+    /// Whether requests still need a credential after a reload has removed all readers. If false, the port then accepts
+    /// requests without a credential.
     pub closed: bool,
     /// Whether `/metrics` requires no credential.
     pub metrics_open: bool,
@@ -103,7 +103,7 @@ pub struct Guard {
     versions: Mutex<FileVersions>,
 }
 
-/// Sizes and times of the TLS and token files when they were last read, successfully or not.
+/// Sizes and modification times of the TLS and token files when they were last read, successfully or not.
 #[derive(Debug, Default)]
 struct FileVersions {
     tls: FileStates,

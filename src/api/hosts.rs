@@ -31,7 +31,8 @@ impl Hosts {
     }
 
     /// Returns whether all hosts that a request names are accepted: in its target (absolute form, `:authority`) and its
-    /// `Host` headers. A request without a host is accepted, because browsers always send one.
+    /// `Host` headers. A request that names no host is accepted: it is not from a browser, since browsers always send
+    /// the host.
     pub(super) fn accepts<B>(&self, request: &Request<B>) -> bool {
         let target = request.uri().authority().is_none_or(|authority| self.knows(authority));
         target && request.headers().get_all(HOST).iter().all(|header| self.knows_header(header))

@@ -16,7 +16,8 @@ use informer_hub_types::{MAX_QUOTED, shortened};
 /// First segments of the paths of an apiserver, which the hub serves only below `/clusters` and `/unique`.
 const OF_APISERVERS: [&str; 4] = ["api", "apis", "openapi", "version"];
 
-/// Returns the routes. `reads` is whether the port serves objects.
+/// Returns the routes of `/` and of unknown paths. `reads` is whether the port also serves objects, whose paths `/`
+/// then lists.
 pub(super) fn routes(reads: bool) -> Router {
     let index = Bytes::from(index(reads));
     let show = move || async move { ([(CONTENT_TYPE, JSON)], index) };

@@ -60,7 +60,7 @@ impl TlsError {
 }
 
 impl TlsFiles {
-    /// Returns sizes and times of the files, to detect changes.
+    /// Returns the sizes and modification times of the files, to detect changes.
     pub(super) fn states(&self) -> FileStates {
         let files = [Some(&self.cert_file), Some(&self.key_file), self.client_ca_file.as_ref()];
         FileStates::of(files.into_iter().flatten())
@@ -90,7 +90,8 @@ impl TlsFiles {
         Ok(Arc::new(config))
     }
 
-    /// Reads certificate and key, checked separately so that an error names the right file.
+    /// Reads the hub's certificate chain and private key. The two files are checked separately, so that an error names
+    /// the right one.
     fn certified(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let chain = certificates("cert_file", &self.cert_file)?;
         let pem = content("key_file", &self.key_file)?;

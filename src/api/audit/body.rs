@@ -25,8 +25,8 @@ pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> R
 struct AuditedBody {
     inner: Body,
     record: Option<Record>,
-    /// Body bytes that are still to be sent; `None` if the length is unknown. The audit event is written with the last
-    /// byte, since the connection does not poll the body again after it.
+    /// Bytes of the body that are still to be sent; `None` if the length is unknown. The audit event is written with
+    /// the last byte, since the connection then does not poll the body again.
     left: Option<u64>,
 }
 

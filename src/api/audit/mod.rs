@@ -1,5 +1,5 @@
-//! Audit log of the HTTP port: one event for each request, also a denied or failed one, and two for each stream of
-//! changes. The policy can exclude requests.
+//! Audit log of the HTTP port: one event for each request, including denied and failed requests, and two events for
+//! each stream of changes. The audit policy can exclude requests.
 //!
 //! `connections` begins a [`Record`] when it has read the head of a request. Handlers add what they read to its
 //! [`Notes`](super::notes). The record writes its last event when it is dropped: after the last part of the answer, or

@@ -31,7 +31,7 @@ pub(in crate::api) struct Record {
     auditor: Arc<Auditor>,
     id: String,
     uri: String,
-    /// Percent-decoded path, which the policy matches.
+    /// Percent-decoded path of the request, which the audit policy compares with its rules.
     path: String,
     target: Target,
     is_head: bool,
@@ -119,7 +119,8 @@ impl Record {
         self.is_complete = true;
     }
 
-    /// Returns whether access control or the handler denied the request. A handler may hide objects by answering 404.
+    /// Returns whether access control or the handler denied the request. A handler that hid objects has denied it too,
+    /// although its answer may be 404.
     fn is_denied(&self) -> bool {
         self.denied.is_some() || self.notes.is_withheld() || matches!(self.code, Some(401 | 403))
     }

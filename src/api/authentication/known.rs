@@ -1,5 +1,6 @@
-//! Known readers (API users): those of tokens and tables of the configuration, users of the OIDC issuer, and service
-//! accounts whose tokens clusters review. A change replaces the whole value of `KnownReaders`.
+//! Known readers (API users): holders of static tokens, readers from tables of the configuration, users of the OIDC
+//! issuer, and service accounts. Clusters review the tokens of service accounts. Any change of the readers replaces the
+//! whole value of `KnownReaders`.
 
 use std::sync::Arc;
 
@@ -41,8 +42,8 @@ pub(super) struct KnownReaders {
 }
 
 impl KnownReaders {
-    /// Returns the known readers for new settings. Keeps the cached keys of an unchanged OIDC issuer, and the cached
-    /// token reviews if their settings are unchanged. `meter` counts token reviews.
+    /// Returns the known readers for the new settings `readers`. If the OIDC issuer is unchanged, its cached keys are
+    /// kept. If the settings of token reviews are unchanged, the cached reviews are kept. `meter` counts token reviews.
     pub(super) fn replaced_by(
         &self,
         readers: &PreparedReaders,
@@ -71,7 +72,8 @@ impl KnownReaders {
         }
     }
 
-    /// Returns whether there are no readers besides those of `hub.auth` and certificates.
+    /// Returns whether the configuration has no tables of readers, no OIDC issuer and no token reviews. Readers by
+    /// tokens of `hub.auth` and by client certificates are ignored.
     pub(super) fn is_empty(&self) -> bool {
         self.directory.is_empty() && self.oidc.is_none() && self.settings.token_review.is_none()
     }

@@ -38,8 +38,8 @@ use super::usage::ReaderUse;
 use informer_hub_access::{ClientCertificate, DirectoryEntry, Reader, ReviewMeter, ReviewTokens, TokenMac};
 use informer_hub_disk::FileStates;
 
-/// Minimum length, in bytes, of a request's token to be recognized in other parts of the request, such as its URI. A
-/// shorter token may occur there as a plain word.
+/// Minimum length, in bytes, of a bearer token that is recognized when it occurs elsewhere in its request, such as in
+/// the URI. A shorter token may occur there as a plain word.
 const LEAST_TOKEN: usize = 8;
 
 /// Prefix of the headers by which a client impersonates another user. The hub denies such requests, because it ignores
@@ -64,8 +64,8 @@ pub(super) struct Credentials {
     pub(super) metrics_open: bool,
     /// Hosts accepted in requests without a credential; `None` accepts any.
     pub(super) hosts: Option<Hosts>,
-    /// Whether a request still needs a credential after a reload has removed all readers. If not, the port becomes
-    /// open.
+    /// Whether requests still need a credential after a reload has removed all readers. If false, the port then accepts
+    /// requests without a credential.
     pub(super) closed: bool,
 }
 
@@ -99,7 +99,7 @@ impl Access {
         Ok(access)
     }
 
-    /// Returns sizes and times of the token files, to detect changes.
+    /// Returns the sizes and modification times of the token files, to detect changes.
     pub(super) fn files(&self) -> FileStates {
         let tokens = [&self.credentials.token, &self.credentials.read_token].into_iter().flatten();
         let known = self.known.load();
@@ -125,8 +125,8 @@ impl Access {
         self.replaced.store(true, Relaxed);
     }
 
-    /// Returns whether the readers were replaced since the last call. If so, the caller does not log new token files as
-    /// a change.
+    /// Returns whether a reload has replaced the readers since the last call. The caller then does not log that their
+    /// token files have changed.
     pub(super) fn was_replaced(&self) -> bool {
         self.replaced.swap(false, Relaxed)
     }
@@ -136,8 +136,8 @@ impl Access {
         self.known.load().current(reader)
     }
 
-    /// Returns a function that recognizes credentials in other parts of a request: static tokens, and texts that contain
-    /// the request's own token.
+    /// Returns a function that checks whether a text, such as a part of the request's URI, is secret: it is a static
+    /// token, or contains the bearer token of the request.
     pub(super) fn secrets_of<'h>(&self, headers: &'h HeaderMap) -> impl Fn(&str) -> bool + use<'h> {
         let known = self.known.load_full();
         let own = bearer(headers).and_then(|own| std::str::from_utf8(own).ok()).filter(|own| own.len() >= LEAST_TOKEN);
@@ -254,7 +254,8 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Returns whether a web page sent the request. With `is_own_allowed`, pages of the hub's own origin do not count.
+/// Returns whether a web page sent the request, i.e. whether it has an `Origin` header. With `is_own_allowed`, headers
+/// that name the hub's own origin are ignored.
 fn is_of_page<B>(request: &Request<B>, is_own_allowed: bool) -> bool {
     let target = request.uri().authority().map(Authority::as_str);
     let host = target.or_else(|| request.headers().get(HOST).and_then(|host| host.to_str().ok()));

@@ -48,7 +48,7 @@ pub struct ReaderEntry {
     pub identity: IdentityFrom,
     /// Rules that grant the reader access to objects.
     pub rules: Vec<Rule>,
-    /// Limits that apply to each user separately, if several users match this table.
+    /// Limits of the reader. If several users match this table, each user has these limits separately.
     pub limits: ReaderLimits,
     /// Whether the reader may change the hub, e.g. reload it or purge dead letters.
     pub may_change: bool,
@@ -59,12 +59,12 @@ pub struct ReaderEntry {
 pub enum IdentityFrom {
     /// A token, read from a file or environment variable.
     Token(TokenFrom),
-    /// An identity that needs no secret of the hub, such as a certificate's user.
+    /// An identity that is recognized without a secret of the hub, such as the user of a client certificate.
     Known(Identity),
 }
 
 impl ReaderSettings {
-    /// Reads the tokens and returns the directory of the readers. Blocks.
+    /// Reads the tokens from their files and environment variables, and returns the readers as a [`Directory`]. Blocks.
     pub(super) fn directory(&self) -> Result<Directory, TokenError> {
         let entries = self.readers.iter().map(|reader| {
             let identity = match &reader.identity {

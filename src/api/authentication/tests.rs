@@ -25,7 +25,7 @@ fn access(credentials: Credentials) -> Access {
     Access::new(credentials, ReaderSettings::default(), None).unwrap()
 }
 
-/// Identifies the reader of a request, which must not need an issuer or a cluster.
+/// Returns the reader of a request. Panics if an issuer or a cluster has to be asked.
 fn identify(access: &Access, request: &Request<()>, certificate: Option<&ClientCertificate>) -> Result<Reader, Denied> {
     access.identify(request.headers(), certificate).now_or_never().expect("nothing to wait for")
 }

@@ -262,8 +262,8 @@ impl Feed {
         self.labels.changed(&self.visibility, |_| true, origins.filter(|origin| wanted.selects(origin)))
     }
 
-    /// Reads the next objects or changes into `items`. It may add none although there are more to read;
-    /// [`Self::is_current`] is then false.
+    /// Reads the next objects or changes into `items`. A read may find none although more follow; [`Self::is_current`]
+    /// then returns false.
     fn read(&mut self, wanted: &ChangeFilter) {
         if let Some(mut replay) = self.replay.take() {
             if replay.read(wanted, &mut self.items) {

@@ -138,7 +138,7 @@ fn write_id(position: Option<&str>, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns JSON members for `data` with the changed paths, each after a comma.
+/// Returns the changed paths as JSON members of the object `data`. Each member begins with a comma.
 fn changed(differences: &[Difference]) -> String {
     changed_members(differences).fold(String::new(), |mut text, (name, value)| {
         // Writing to a string cannot fail.

@@ -26,7 +26,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Number of bytes after which a chunk of events ends.
 const CHUNK: usize = 64 << 10;
 
-/// Maximum number of items and empty reads in one turn of the fair queue.
+/// Maximum number of reads from feeds in one turn of the fair queue. A read returns an item or nothing.
 const STEPS: usize = 512;
 
 /// Access of a stream to the fair queue of readers, in which it takes turns.
