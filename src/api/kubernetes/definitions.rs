@@ -23,7 +23,8 @@ use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, View, is_buil
 /// How long a definition is kept before it is read again.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Longest wait for a cluster to answer with a definition. Without an answer, the table columns are name and age.
+/// Maximum wait for a cluster to answer with a definition. Without an answer, tables of the resource have only the
+/// columns name and age.
 const WAIT: Duration = Duration::from_secs(2);
 
 const MAX_KEPT: usize = 1024;
@@ -128,7 +129,7 @@ impl Definitions {
     }
 }
 
-/// Returns whether Kubernetes itself defines the resource. There is no CustomResourceDefinition for it then.
+/// Returns whether Kubernetes itself defines the resource, so that it has no CustomResourceDefinition.
 pub(super) fn is_of_kubernetes(group: &str, resource: &str) -> bool {
     !group.contains('.') || is_built_in(group, resource)
 }

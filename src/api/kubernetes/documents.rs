@@ -102,8 +102,9 @@ impl Documents {
         Ok(response(StatusCode::OK, accepted.content_type(), Body::from(body)))
     }
 
-    /// Answers with a document of the reachable cluster with the newest Kubernetes version. If it does not answer, asks
-    /// the second and third newest. If none of these answers, uses a cached document, even if it is outdated.
+    /// Returns a document of the reachable cluster with the newest Kubernetes version. If that cluster does not answer,
+    /// asks the clusters with the second and third newest version. If none of the three answers, uses a cached
+    /// document, even if it is outdated.
     async fn of_cluster(
         &self,
         fleet: &dyn Fleet,

@@ -22,7 +22,7 @@ pub(super) enum Naming {
     /// Names that the object has in its cluster, with the cluster's name in an annotation and a label. Resource
     /// versions are the hub's own, which order the changes of all clusters.
     Fleet,
-    /// As `Fleet`, with names of the form `<cluster>:<name>`.
+    /// Names of the form `<cluster>:<name>`. Annotations, labels and resource versions are the same as for `Fleet`.
     Unique,
 }
 
@@ -36,7 +36,7 @@ impl Naming {
 /// Place of an object in an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// An answer or event of its own.
+    /// The object is an answer or a watch event of its own.
     Single,
     /// An item of a list.
     Item,
@@ -52,7 +52,7 @@ pub(super) struct Encoder {
     pub(super) bare_items: bool,
     /// Columns; set if the form is a table.
     pub(super) printer: Option<Arc<Printer>>,
-    /// Printers by cluster, for tables with cells that depend on all objects of the cluster.
+    /// Printers of table rows, by cluster. Set for tables in which a cell depends on all objects of the cluster.
     pub(super) printers: BTreeMap<ClusterName, Arc<Printer>>,
     /// Protobuf encoder; `None` if the answer is not protobuf.
     pub(super) protobuf: Option<ResourceWriter>,
@@ -83,8 +83,8 @@ impl Encoder {
         }
     }
 
-    /// Returns an object's stored protobuf with its envelope. `None` if none is stored, or if the answer shows the
-    /// object in another form or with changed metadata.
+    /// Returns an object's stored protobuf, including its envelope. `None` if the object has no stored protobuf. Also
+    /// `None` if the answer shows the object in another form or with changed metadata.
     pub(super) fn stored_protobuf(&self, object: &StoredObject, version: Option<u64>) -> Option<Arc<[u8]>> {
         let is_as_stored = self.form == Form::Object && !self.naming.is_fleet() && version.is_none();
         if is_as_stored { object.protobuf().ok().flatten() } else { None }

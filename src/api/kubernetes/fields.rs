@@ -1,6 +1,6 @@
 //! Fields that a field selector may name, by resource.
 //!
-//! The table has the same fields as kube-apiserver, each with the value that counts for objects without the field.
+//! The table has the same fields as kube-apiserver. For each field, it has the value of objects without the field.
 
 use informer_hub_types::{ApiResource, FieldPath, is_built_in};
 
@@ -13,12 +13,14 @@ pub(super) enum Field {
     Namespace,
     /// `metadata.cluster`, at URL roots of several clusters.
     Cluster,
-    /// Paths in the object, of which the first with a value counts, and the default value if none has one.
+    /// Paths in the object, and a default value. The field's value is the first value found at these paths, or else the
+    /// default.
     Paths(Vec<FieldPath>, &'static str),
 }
 
-/// Group, resource, and its fields: `field`, `field=default`, `field@path`, `field@path|path`, or `field@` for a field
-/// that never has a value.
+/// Group, resource, and its selectable fields, separated by spaces. A field is written as its path, `field`, or as
+/// `field@path` with another path. `field@path|path` uses the first path that has a value, `field@` never has a value,
+/// and `=default` sets the default.
 const FIELDS: &[(&str, &str, &str)] = &[
     (
         "",

@@ -45,7 +45,7 @@ pub(super) struct Frames {
     encoder: Encoder,
     kind: String,
     api_version: String,
-    /// Whether a table has been sent: later tables have no column definitions.
+    /// Whether a table has been sent. Only the first table has column definitions.
     has_columns: bool,
     /// Failure that ends the watch, because an object could not be written as protobuf.
     failure: Option<Status>,
@@ -118,8 +118,8 @@ impl Frames {
         }
     }
 
-    /// Returns the failure after which the watch ends, if an object could not be written. The client lists again, and gets
-    /// JSON if it accepts it.
+    /// Returns the failure that ends the watch, if an object could not be written as protobuf. The client then lists
+    /// again, and gets JSON if it accepts JSON.
     pub(super) fn failure(&mut self) -> Option<Status> {
         self.failure.take()
     }

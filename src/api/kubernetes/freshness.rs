@@ -98,8 +98,8 @@ impl Coverage {
         }
     }
 
-    /// Returns outdated and missing clusters as a member of a fleet list's metadata, which typed clients ignore; `None` if
-    /// there are none.
+    /// Returns the outdated and missing clusters as JSON; `None` if there are none. A list of several clusters has this
+    /// in its metadata, where typed clients ignore it.
     pub(super) fn summary(&self) -> Option<Value> {
         if self.stale.is_empty() && self.missing.is_empty() {
             return None;

@@ -70,7 +70,7 @@ impl Head {
         (to_yaml(before.as_bytes()), "items", to_yaml(after.as_bytes()))
     }
 
-    /// Returns the list without items as JSON, to be converted to protobuf. The member with outdated and missing
+    /// Returns the metadata of the list as JSON, to be converted to protobuf. The member with outdated and missing
     /// clusters is left out, because the protobuf message has no such field.
     fn protobuf(&self) -> Vec<u8> {
         let mut metadata = self.metadata();
@@ -116,7 +116,7 @@ struct ProtobufList {
     begin: Vec<u8>,
     /// Encoded bytes of all items; `None` if they exceed [`MAX_KEPT`].
     kept: Option<Vec<u8>>,
-    /// Bytes of the items that are not written yet.
+    /// Bytes of items that are still to be written.
     left: usize,
     /// Number of measured items.
     count: u64,
@@ -139,7 +139,7 @@ pub(super) struct Scan {
     state: Arc<State>,
     selection: Arc<Selection>,
     is_unique: bool,
-    /// Cluster being read, and the position in it after which the scan continues; `None` at the end.
+    /// Cluster being read, and the position of its last object that was read; `None` at the end of the scan.
     at: Option<(ClusterName, Option<ListPosition>)>,
     buffer: Vec<ObjectWithOrigin>,
 }
@@ -211,7 +211,8 @@ pub(super) enum Items {
 }
 
 impl Items {
-    /// Visits the next items, as [`Scan::advance`]. Returns whether there may be more.
+    /// Visits the next items until `visit` returns false. A scan also stops after [`SCAN`] objects. Returns whether
+    /// there may be more.
     fn advance(&mut self, mut visit: impl FnMut(&ObjectWithOrigin) -> bool) -> bool {
         match self {
             Self::Page(objects) => {
@@ -298,8 +299,8 @@ impl Listing {
         Ok(())
     }
 
-    /// Returns whether an object of a protobuf list has become unreadable since [`Self::measure`]. The items then do
-    /// not have the measured length.
+    /// Returns whether the protobuf list cannot be completed, because an object has become unreadable since
+    /// [`Self::measure`]. The items then do not have the measured length.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }

@@ -102,8 +102,8 @@ pub struct ReadApi {
     usage: Arc<ReaderUse>,
     /// Cancelled at shutdown, which ends watches.
     closing: CancellationToken,
-    /// One moment, as wall-clock time and on the monotonic clock. Times of changes are derived from it, so that all
-    /// readers get the same times.
+    /// The time of creation, as wall-clock time and on the monotonic clock. Wall-clock times of changes are derived
+    /// from this pair, so that all readers get the same times.
     began: (jiff::Timestamp, Instant),
 }
 
@@ -291,7 +291,8 @@ impl ReadApi {
         })
     }
 
-    /// Admits a watch of a reader, as [`Self::admit`].
+    /// Admits a watch of a reader, which counts as open until the admission is dropped. Fails with a [`Status`] of code
+    /// 429 if this reader, or all readers together, have too many watches.
     pub(in crate::api) fn admit_watch(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
         self.queue.admit_watch(id, reader.limits()).map_err(|limit| {
             self.usage.refused(reader, limit);
@@ -299,7 +300,8 @@ impl ReadApi {
         })
     }
 
-    /// Admits a query that scans the objects of a cache, as [`Self::admit`].
+    /// Admits a query that scans the objects of a cache; it counts as in progress until the admission is dropped. Fails
+    /// with a [`Status`] of code 429 if this reader has too many scans in progress.
     pub(in crate::api) fn admit_scan(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
         self.queue.admit_scan(id, reader.limits()).map_err(|limit| {
             self.usage.refused(reader, limit);

@@ -3,7 +3,7 @@
 //! A cluster can have several partitions, one per informer. They are merged by key; an object in two of them appears
 //! once.
 //!
-//! An earlier state of the cache is read as its present state, in which all changes since then are undone.
+//! A list can show an earlier state of the cache. It is read from the present state, with all later changes undone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -44,7 +44,8 @@ type CandidateIter<'s> = Box<dyn Iterator<Item = (&'s Arc<StoredObject>, bool)> 
 pub(super) struct State {
     snapshot: Arc<Snapshot>,
     partitions: BTreeMap<ClusterName, Vec<PartitionId>>,
-    /// Objects of an earlier state that differ from the snapshot, by cluster; `None` if the object did not exist then.
+    /// Objects that differ between an earlier state and the snapshot, by cluster, as they were in the earlier state.
+    /// `None` stands for an object that did not exist then.
     undone: BTreeMap<ClusterName, BTreeMap<ObjectKey, Option<ObjectWithOrigin>>>,
     /// Clusters that may have objects in this state: those of `partitions` and `undone`.
     clusters: BTreeSet<ClusterName>,
@@ -66,8 +67,8 @@ impl State {
         state
     }
 
-    /// Returns the state before `changes`, which are all changes since that state, in order. `snapshot` is the present
-    /// state.
+    /// Returns an earlier state of the cache: the present `snapshot`, in which `changes` are undone. `changes` are all
+    /// changes since the earlier state, in order.
     pub(super) fn before(scope: &Scope, snapshot: Arc<Snapshot>, changes: &[Arc<RecordedChange>]) -> Self {
         let mut state = Self::present(scope, snapshot);
         for change in changes {
@@ -141,8 +142,10 @@ impl State {
         self.stored(cluster, key).filter(|found| self.may_see(cluster, key) && self.sees(found))
     }
 
-    /// Returns whether the reader may see an object whose key is in the visible ranges. True for the present state. In
-    /// an earlier state, the cluster may have had other labels, so the rights are checked again.
+    /// Returns whether the reader may see an object whose key is in the visible ranges.
+    ///
+    /// In the present state, this is always true. In an earlier state, the cluster may have had other labels, so the
+    /// rights are checked again.
     fn sees(&self, (object, origin): &ObjectWithOrigin) -> bool {
         let namespace = object.key().namespace();
         self.undone.is_empty() || self.visibility.sees(&origin.cluster, &origin.cluster_labels, namespace)
@@ -192,8 +195,9 @@ impl State {
         None
     }
 
-    /// As [`Self::objects`], but ignores the visible ranges. Reads at most `left` objects, and subtracts their number
-    /// from `left`.
+    /// Appends the next objects of a cluster whose keys follow `after` and which may meet `wanted`, visible or not.
+    /// Reads at most `left` objects, and subtracts their number from `left`. Returns the key to continue after; `None`
+    /// at the end.
     fn objects_within<'s>(
         &'s self,
         cluster: &ClusterName,

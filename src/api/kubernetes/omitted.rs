@@ -1,5 +1,5 @@
-//! Places that lists and watches omit, and the refusal of a watch whose client would miss their objects. A place is a
-//! namespace of a cluster.
+//! Places (namespaces of clusters) that lists and watches omit, because access reviews hide them from the reader. If an
+//! omitted place becomes visible, a watch is refused, because its client lacks the place's older objects.
 //!
 //! Applies only to readers whose rights come from access reviews. [`crate::api::rights::Omissions`] records the omitted
 //! places.
@@ -43,8 +43,8 @@ impl Scope {
         territory
     }
 
-    /// Returns the namespaces with objects that the reader may not see. Leaves out those beyond the first
-    /// [`MAX_NAMESPACES`] of a cluster, because they are never reviewed.
+    /// Returns the namespaces with objects that the reader may not see. If more than [`MAX_NAMESPACES`] namespaces of a
+    /// cluster need a review, the further ones are left out, because they are never reviewed.
     fn omitted(&self, territory: &Territory<'_>) -> Namespaces {
         let mut omitted = Namespaces::new();
         for (cluster, (labels, namespaces)) in territory {
@@ -59,8 +59,8 @@ impl Scope {
         omitted
     }
 
-    /// Returns the omitted namespaces to which clusters have denied access. The other omitted ones have no answer yet,
-    /// and are reviewed when one of their objects changes.
+    /// Returns the omitted namespaces to which clusters have denied access. Omitted namespaces whose review has no
+    /// answer yet are not returned: they are reviewed when one of their objects changes.
     fn denied(&self, territory: &Territory<'_>) -> Namespaces {
         let mut omitted = self.omitted(territory);
         for (cluster, namespaces) in &mut omitted {
@@ -72,9 +72,11 @@ impl Scope {
         omitted
     }
 
-    /// Returns the namespaces of a cluster to review, to learn whether a list would contain `namespaces`. If the
-    /// request covers several clusters, these are `namespaces` themselves. Otherwise it is the namespace or the whole
-    /// cluster that the request names.
+    /// Returns the namespaces of a cluster to review, to learn whether a list would contain `namespaces`.
+    ///
+    /// If the request names a namespace, it is that namespace. Otherwise it is `namespaces` at URL roots of several
+    /// clusters, and the whole cluster at a URL root of one cluster. For cluster-scoped resources, it is the whole
+    /// cluster.
     fn extent(&self, asked: &ReadRequest, namespaces: &BTreeSet<SmolStr>) -> Extent {
         match &asked.path.namespace {
             Some(namespace) => Extent::Namespace(namespace.clone()),
@@ -145,7 +147,7 @@ fn namespace_of(namespace: &str) -> Option<&str> {
     Some(namespace).filter(|namespace| !namespace.is_empty())
 }
 
-/// Returns those of `places` (namespaces by cluster) that `visibility` shows.
+/// Returns the namespaces among `places` whose objects are visible according to `visibility`.
 fn visible_of(visibility: &Visibility, places: &Namespaces, territory: &Territory<'_>) -> Namespaces {
     let visible = places.iter().filter_map(|(cluster, namespaces)| {
         let (labels, _) = territory.get(cluster)?;
@@ -161,10 +163,11 @@ fn visible_of(visibility: &Visibility, places: &Namespaces, territory: &Territor
 #[derive(Debug)]
 pub(super) struct OmittedPlaces {
     watch: WatchOmissions,
-    /// Places whose older objects the client lacks, and which a list would now show. The watch was not refused because
-    /// of them: after an earlier refusal, a list had omitted them again.
+    /// Places that a list would now show, but whose older objects the client lacks. The watch was not refused because
+    /// of them when it began, since the list after an earlier refusal had omitted them again.
     listed: Namespaces,
-    /// Repeats the access reviews of the places that the watch may show, to detect when a list would show them.
+    /// Reviewer that repeats access reviews for lists, of the places that the watch may show. It detects when a list
+    /// would show them.
     lister: Reviewer,
     /// Last answers to the access reviews that `lister` repeats.
     reviewed: Visibility,
@@ -173,9 +176,9 @@ pub(super) struct OmittedPlaces {
 impl OmittedPlaces {
     /// Returns the places whose older objects the client of a watch may lack.
     ///
-    /// `from` is the point that the client has reached; with `None`, it has no objects yet. Returns `None` if the
-    /// client must list again, because a list and the watch would now both show one of these places. Places for which
-    /// listing again has just failed do not count.
+    /// `from` is the point that the client has reached; with `None`, it has no objects yet. Returns `None` if a list
+    /// and the watch would now both show one of these places: the client must list again. A place is ignored if the
+    /// list after a recent refusal has omitted it again.
     pub(super) async fn of(
         (api, asked): (&ReadApi, &ReadRequest),
         scope: &Scope,

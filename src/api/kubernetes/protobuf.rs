@@ -14,7 +14,7 @@ use informer_hub_protobuf::{EncodeError, ObjectWriter, TypeMeta, write_frame};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, ClusterName, Gvr};
 
-/// Maximum size in bytes of an object, and of a list without its items. The stored JSON is limited too.
+/// Maximum size in bytes of an encoded object, and of a list without its items.
 pub(super) const MAX_OBJECT: usize = 64 << 20;
 
 /// Type of the objects in answers that contain only metadata.

@@ -64,7 +64,7 @@ pub struct ReaderInUse {
     pub scans: usize,
 }
 
-/// Admission of a request, a watch or a scan, which counts as in progress until this is dropped.
+/// Admission of a request, a watch or a scan, which counts as in progress until this value is dropped.
 #[derive(Debug)]
 pub(in crate::api) struct Admission {
     queue: Arc<FairQueue>,
@@ -191,7 +191,8 @@ impl FairQueue {
     }
 }
 
-/// A wait for a turn. If it is dropped after the turn was granted, passes the turn on.
+/// A wait for a turn in the fair queue. If the wait is dropped after it was granted the turn, the turn passes to the
+/// next request.
 struct Waiting<'q> {
     queue: &'q FairQueue,
     granted: Option<oneshot::Receiver<()>>,

@@ -30,11 +30,11 @@ const GZIP_FROM: usize = 128 << 10;
 const KUBECTL_PAGE: usize = 500;
 const LONG_PAGE: usize = 10_000;
 
-/// Maximum number of changes that are undone to answer from an earlier state. If a partition was added or removed, each
-/// of its objects counts as one change.
+/// Maximum number of changes that are undone to answer from an earlier state of the cache. An added or removed
+/// partition counts as many changes as it has objects.
 const MAX_UNDONE: usize = 100_000;
 
-/// Maximum number of repeated access reviews for one answer, if namespaces keep appearing.
+/// Maximum number of times that one answer repeats access reviews, because new namespaces have appeared meanwhile.
 const MAX_REVIEWS: usize = 3;
 
 /// State of the cache and resource version that a request is answered from.
@@ -163,7 +163,8 @@ fn mark_defaults(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
     }
 }
 
-/// Returns an error of code 406 if the client asked for the form `unfit`, which this answer cannot have.
+/// Returns an error of code 406 if the client asked for the form `unfit`, which this answer cannot have. `problem`
+/// describes that request in the error text.
 fn check_form(asked: &ReadRequest, unfit: Form, problem: &str) -> Result<(), Status> {
     if asked.accepted.form == unfit {
         return Err(Status::new(406, Reason::NotAcceptable, format!("you requested {problem}")));

@@ -26,7 +26,8 @@ pub(super) struct ReadRequest {
     pub(super) path: ResourcePath,
     pub(super) options: Options,
     pub(super) accepted: Accepted,
-    /// Media type and form to use instead if objects cannot be protobuf; `None` if the client accepts no other.
+    /// Media type and form to use if protobuf is accepted but the objects cannot be written as protobuf. `None` if the
+    /// client accepts nothing else.
     other: Option<Accepted>,
     pub(super) include: IncludeObject,
     /// Whether JSON is indented.
@@ -70,8 +71,8 @@ impl ReadRequest {
     }
 }
 
-/// Parses a request: first the `Accept` header, then the options, as kube-apiserver does. All forms are accepted here;
-/// the answer refuses a form that it cannot have.
+/// Parses a request: first the `Accept` header, then the options, as kube-apiserver does. Any form is accepted here; a
+/// form that the answer cannot have is refused when the answer is made.
 pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<ReadRequest, Status> {
     const OFFERED: &[Form] = &[Form::Table, Form::Metadata, Form::MetadataList];
     let accept = accept_of(parts);
@@ -120,7 +121,7 @@ pub(super) fn user_agent(parts: &Parts) -> Option<&str> {
     parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok())
 }
 
-/// Returns the trace that the client has started, if its header `traceparent` is valid and sampled.
+/// Returns the client's trace context from the header `traceparent`; `None` unless it is valid and sampled.
 pub(super) fn trace_parent_of(parts: &Parts) -> Option<TraceParent> {
     parts.headers.get("traceparent")?.to_str().ok()?.parse().ok()
 }

@@ -67,7 +67,7 @@ pub(in crate::api) fn whole_response(content_type: &str, body: Bytes, admission:
     stream_response(content_type, Body::new(Whole { rest: body, admission }))
 }
 
-/// Returns an answer as a stream that has an end.
+/// Returns a response whose body is a stream with an end, such as a list.
 pub(super) fn stream_response(content_type: &str, body: Body) -> Response {
     let mut response = response(StatusCode::OK, content_type, body);
     response.extensions_mut().insert(Streaming);

@@ -57,7 +57,7 @@ impl Clusters {
     }
 }
 
-/// Cache, clusters and naming of a request, and what its reader may see of them.
+/// Cache, clusters and naming that a request addresses, and which objects of the cache its reader may see.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     pub(super) cache: CacheInfo,
@@ -70,8 +70,8 @@ impl Scope {
     /// Finds the cache of a resource below a URL root.
     ///
     /// # Errors
-    /// [`Status`] of code 404 if the hub does not cache the resource there or the reader may not see it, of code 503
-    /// if the first list of the only cluster is not complete.
+    /// [`Status`] of code 404 if the hub does not cache the resource there, or the reader may not see it. [`Status`] of
+    /// code 503 at a URL root of one cluster whose first list is not complete.
     pub(super) fn find(
         fleet: &dyn Fleet,
         root: &Root,
@@ -230,7 +230,8 @@ impl Scope {
         snapshot.partitions().any(|(_, partition)| partition.has_synced() && partition.origin().cluster == *cluster)
     }
 
-    /// Returns whether a cluster is selected by the URL root and, at roots of several clusters, has the resource.
+    /// Returns whether the URL root selects a cluster. At roots of several clusters, the cluster must also have the
+    /// resource, or be expected to have it.
     pub(super) fn covers(&self, cluster: &ClusterName) -> bool {
         match &self.clusters {
             Clusters::One(name) => name == cluster,
@@ -324,8 +325,8 @@ pub(in crate::api) fn is_visible(visibility: &Visibility, origin: &Origin) -> bo
     }
 }
 
-/// Returns whether the selected clusters have the resource, or may have it later. A single cluster has it if it has a
-/// partition, or is expected to have the resource once it answers.
+/// Returns whether the selected clusters have the resource or may have it later, which is always true at URL roots of
+/// several clusters. A single cluster must have a partition, or be expected to have the resource once it answers.
 fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
     let snapshot = cache.published.load();
     match clusters {
@@ -351,7 +352,8 @@ pub(super) fn is_listed(cache: &CacheInfo, clusters: &Clusters, visibility: &Vis
     }
 }
 
-/// Returns the rank of a view, the part of the objects that a cache keeps. A cache with a lower rank is preferred.
+/// Returns the rank of a view, which is the choice of object parts that a cache keeps. Of several caches of a resource,
+/// the one with the lowest rank is used.
 pub(in crate::api) fn view_rank(view: &View) -> u8 {
     match view {
         View::Whole => 0,

@@ -19,7 +19,7 @@ pub(super) struct Selection {
     name: Option<SmolStr>,
     labels: LabelSelector,
     needs: LabelNeeds,
-    /// Whether objects are selected as if they had a label with the name of their cluster.
+    /// Whether label selectors also match the name of an object's cluster, as if it were a label of the object.
     is_fleet: bool,
     terms: Vec<Term>,
     extractor: Extractor,
@@ -41,8 +41,8 @@ enum Source {
     Name,
     Namespace,
     Cluster,
-    /// Index of the first path in `Selection::paths`, number of paths, and value of objects without the field. The
-    /// first path with a value counts.
+    /// Index of the first path in `Selection::paths`, number of paths, and default value. The field's value is the
+    /// first value found at these paths, or else the default.
     Paths(usize, usize, &'static str),
 }
 
@@ -212,16 +212,18 @@ fn text(value: &serde_json::Value) -> String {
     }
 }
 
-/// Returns whether the index of a field finds all objects with this value. False for an empty text, arrays and objects,
-/// and for numbers that an object may store in another notation than [`text`] writes.
+/// Returns whether the index of a field finds all objects with this value.
+///
+/// False for numbers that an object may store in another notation than [`text`] writes. Also false for an empty text,
+/// arrays and objects.
 fn is_index_form(value: &str) -> bool {
     let is_plain_integer = value.len() < 16 && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let is_number = || value.parse::<f64>().is_ok();
     !value.is_empty() && !value.starts_with(['[', '{']) && (is_plain_integer || !is_number())
 }
 
-/// Returns a field that is not a standard one of its resource, if the cache has an index of it. Objects can be selected
-/// by indexed fields too.
+/// Returns a field by its path if the cache has an index of it. Objects can be selected by such fields in addition to
+/// the fields that kube-apiserver allows.
 fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
     let path: FieldPath = field.parse().ok()?;
     snapshot.has_index_of(&path).then(|| Field::Paths(vec![path], ""))

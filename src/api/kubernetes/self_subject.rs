@@ -1,8 +1,8 @@
 //! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of a request may do.
 //!
-//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. An access is allowed if it is a read that the
-//! hub would answer to this sender. At URL roots of several clusters, one visible cluster that allows the access is
-//! enough.
+//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. Only reads can be allowed: the review allows a
+//! read if the hub would answer it for this sender. At URL roots of several clusters, one visible cluster that allows
+//! it is enough.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const MAX_JSON: usize = 8 * MAX_BODY;
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Paths other than resources, such as discovery, that every reader may get.
+/// URL paths that do not belong to a resource, such as discovery and health, and that every reader may get.
 const OPEN_PATHS: [&str; 12] = [
     "/api",
     "/api/*",

@@ -1,8 +1,8 @@
-//! Encoded events of recent changes, shared by the watches that keep up.
+//! Encoded watch events of recent changes, shared by all watches that read these changes soon enough.
 //!
 //! All watches of a resource wake at the same change. The first one encodes its event, the others copy the bytes. A
-//! watch that is further behind than the kept events encodes its events itself. If there is only one watch, no events
-//! are kept.
+//! watch that reads an older change, whose event is no longer kept, encodes the event itself. If there is only one
+//! watch, no events are kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use super::frames::Encoding;
 use informer_hub_types::StoredObject;
 
-/// Maximum total bytes of the kept events. A watch sends up to 64 KiB at once, so this is a few such chunks for several
-/// resources.
+/// Maximum total bytes of the kept events of all resources. A watch sends up to 64 KiB at once, so there is room for 64
+/// such chunks.
 const BYTES: usize = 4 << 20;
 
 /// Address of the object in memory, and the encoding of its event.

@@ -39,7 +39,7 @@ use informer_hub_types::{
 /// Timeout of each request, and of each wait for an event.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fleet version at which the stores begin.
+/// Fleet version (the hub's own resource version) at which the stores begin.
 const BASE: u64 = 1000;
 
 /// Documents by cluster and path. The clusters have different definitions of gadgets.
@@ -157,7 +157,7 @@ impl Bench {
         Self::with_clusters(options, vec![("a", "prod"), ("b", "dev")])
     }
 
-    /// Creates a fleet of these clusters, each a name and the value of its label `tier`.
+    /// Creates a fleet of these clusters. A cluster is given by its name and the value of its label `tier`.
     fn with_clusters(options: ReadApiOptions, clusters: Vec<(&str, &str)>) -> Self {
         let fleet = Arc::new(TestFleet {
             clusters: clusters.into_iter().map(|(name, tier)| cluster(name, tier)).collect(),
@@ -255,7 +255,8 @@ impl Bench {
         self.partitions.insert(key, id.unwrap());
     }
 
-    /// Applies a complete list.
+    /// Applies a complete list of a resource, at resource version `version`, to the cache of a cluster. Opens its
+    /// partition if necessary.
     pub(in crate::api) fn list(
         &mut self,
         resource: &ApiResource,

@@ -1,4 +1,5 @@
-//! Resource versions below a URL root: the version of a state, and waiting until the hub has reached a version.
+//! Resource versions below a URL root: computes the version of a snapshot, and waits until the hub has reached a
+//! version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,8 @@ impl Scope {
         })
     }
 
-    /// Returns the cluster's resource version if the URL root is of one cluster; `None` if not, or if it is unknown.
+    /// Returns the cluster's resource version at a URL root of one cluster. `None` at other roots, and if the version
+    /// is unknown.
     pub(super) fn cluster_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {
             Clusters::One(cluster) => snapshot.cluster_version(cluster),
@@ -44,8 +46,8 @@ impl Scope {
 
     /// Returns the version up to which a snapshot has all changes. `None` if it is unknown.
     ///
-    /// At a URL root of one cluster, it may be less than [`Self::version`]. For example, a hub that was killed shows
-    /// after its restart a version that it made up, higher than any that readers have seen.
+    /// At a URL root of one cluster, it may be less than [`Self::version`]. For example, a hub that restarts after a
+    /// kill shows readers a made-up version, higher than any that they have seen.
     fn complete_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {
             Clusters::One(cluster) => snapshot.cluster_complete(cluster),
@@ -56,8 +58,8 @@ impl Scope {
     /// Waits until the present snapshot has all changes up to the version `wanted`, and returns it.
     ///
     /// # Errors
-    /// [`Status`] of code 504 after three seconds, as in kube-apiserver. [`Status`] of code 410 if `wanted` does not
-    /// exist in the cluster, because an earlier process of the hub made it up.
+    /// [`Status`] of code 504 after three seconds, as in kube-apiserver. [`Status`] of code 410 if an earlier process
+    /// of the hub made up `wanted`, so that the cluster itself never reaches it.
     pub(super) async fn not_older_than(&self, wanted: u64) -> Result<Arc<Snapshot>, Status> {
         if matches!(self.clusters, Clusters::One(_)) && wanted >= MADE_UP {
             // This process or an earlier one has made up such a version, so the cluster itself will never reach it.
@@ -68,7 +70,8 @@ impl Scope {
         self.wait_for(wanted, Self::complete_version).await
     }
 
-    /// Waits until the version that the hub shows to readers has reached `version`, and returns the present state.
+    /// Waits until [`Self::version`], which readers see as the resource version, is at least `version`. Returns the
+    /// present snapshot.
     ///
     /// # Errors
     /// [`Status`] of code 504 after three seconds.

@@ -39,8 +39,8 @@ pub(super) struct WatchOptions {
     pub(super) bookmarks: bool,
     /// Version of the bookmark after the initial state (`sendInitialEvents`); `None` if none is wanted.
     pub(super) end_bookmark: Option<u64>,
-    /// Version of the cluster that the client has reached, but the hub has not. Changes up to it are left out. `None`
-    /// if the client is not ahead.
+    /// Resource version of the cluster that the client has, if the hub has not reached it yet; otherwise `None`.
+    /// Changes up to this version are left out, because the client knows them.
     pub(super) skipped: Option<u64>,
     /// End of the watch.
     pub(super) until: Instant,
@@ -63,7 +63,7 @@ pub(super) struct Watch {
     /// Scan of the initial state; `None` once it is written.
     initial: Option<Scan>,
     options: WatchOptions,
-    /// Whether the client may still be ahead of the hub, with a newer version (`options.skipped`).
+    /// Whether the client may still have a newer version (`options.skipped`) than the hub.
     is_ahead: bool,
     rights: RightsCheck,
     reviewer: Reviewer,
@@ -81,7 +81,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins a watch at the position `cursor`. `initial` reads the state at that position, if it is written first.
+    /// Creates a watch that begins at the position `cursor`. `initial` reads the objects at that position, if they are
+    /// sent before the changes.
     pub(super) fn new(
         scope: Scope,
         selection: Arc<Selection>,
@@ -363,9 +364,9 @@ impl Watch {
 
     /// Returns whether a client that has reached the cluster's version `skipped` already knows a change.
     ///
-    /// The version of the changed object decides, because the hub gives some changes versions that do not exist in the
-    /// cluster. A deletion that the hub found by a list has no version in the cluster, so it is sent. It is known only
-    /// if the next change re-creates the object at a version that the client knows.
+    /// The version of the changed object is compared, because the hub gives some changes versions that do not exist in
+    /// the cluster. A deletion that the hub found by a list has no version in the cluster. It counts as known only if
+    /// the next change re-creates the object at a version that the client knows.
     fn is_known(&self, change: &RecordedChange, skipped: u64) -> bool {
         let own = |change: &RecordedChange| change.object.resource_version().as_number();
         let is_seen = |change: &RecordedChange| own(change).is_some_and(|version| version <= skipped);

@@ -108,7 +108,7 @@ enum NotStarted {
     Refused(Status),
 }
 
-/// Finds the position at which a watch starts, and its initial state.
+/// Returns the position at which a watch starts, and a scan of the present objects if they are sent first.
 async fn start(
     api: &ReadApi,
     (scope, options): (&mut Scope, &mut WatchOptions),
@@ -156,8 +156,8 @@ async fn start(
     Ok(Start { cursor, initial, omitted })
 }
 
-/// Returns the answer to a watch from a version that is not served: as in kube-apiserver, a stream that consists of one
-/// `ERROR` event. kube-rs lists again only upon such an event.
+/// Returns the answer to a watch from a version that is not served: a stream that consists of one `ERROR` event, as in
+/// kube-apiserver. Only such an event makes kube-rs list again.
 fn refused(status: &Status, asked: &ReadRequest) -> Response {
     let mut event = Vec::new();
     super::frames::write_error(status, asked.accepted.media, &mut event);
@@ -166,8 +166,8 @@ fn refused(status: &Status, asked: &ReadRequest) -> Response {
 
 /// Returns the position at which a watch from `version` continues.
 ///
-/// If the client is ahead of the hub, also returns `version`; the watch leaves out the changes of the cluster up to it.
-/// Otherwise the second value is `None`.
+/// The second value is `version` if the hub has not reached it yet: the watch then leaves out the cluster's changes up
+/// to it. Otherwise the second value is `None`.
 fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), Status> {
     let (history, snapshot) = (&scope.cache.history, scope.snapshot());
     match &scope.clusters {
