@@ -66,8 +66,10 @@ const DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct ReportedState {
     /// Whether the hub is ready. Every informer of a reachable cluster has synced or cannot sync at present, and each
-    /// cluster source has reported or failed. With `[fleet]`, some cluster must have had a collector process, if NATS
-    /// is down or this process only serves.
+    /// cluster source has reported or failed.
+    ///
+    /// In a fleet, some cluster must also have had a collector process. This is required only while NATS is down, and
+    /// of processes that only serve.
     pub ready: bool,
     /// Lines of `/readyz` about cluster sources, clusters and informers that are not ready, have an error, or lack
     /// memory.

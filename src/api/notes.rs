@@ -12,10 +12,10 @@ use informer_hub_types::{ClusterName, Gvr};
 /// Maximum number of clusters named in an audit event.
 const MAX_CLUSTERS: usize = 32;
 
-/// Maximum number of resources that are noted for one request: the maximum of one event stream.
+/// Maximum number of resources that are noted for one request. An event stream may read as many.
 const MAX_RESOURCES: usize = 64;
 
-/// Notes about one request. With an audit log, they become part of the request's event.
+/// Notes of handlers about one request, for the audit event of the request.
 #[derive(Clone, Debug, Default)]
 pub(in crate::api) struct Notes(Arc<State>);
 
@@ -57,7 +57,7 @@ impl Notes {
         self.0.is_withheld.load(Relaxed)
     }
 
-    /// Sets the clusters that the request reads. A cluster may be repeated.
+    /// Sets the clusters that the request reads. `clusters` may contain a cluster several times.
     pub(in crate::api) fn clusters<'c>(&self, clusters: impl IntoIterator<Item = &'c ClusterName>) {
         let all: BTreeSet<_> = clusters.into_iter().collect();
         let mut read = self.0.read.lock();

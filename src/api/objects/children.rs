@@ -73,7 +73,7 @@ pub(super) async fn children_of(
     Ok(found)
 }
 
-/// Adds children below their owners. Returns the added ones: a child that is already in the tree is left out.
+/// Adds children below their owners, except those that are already in the tree. Returns the added children.
 fn add(found: &mut Children, known: &mut HashSet<Uid>, owners: &[Object], children: Vec<Object>) -> Vec<Object> {
     let mut added = Vec::new();
     for child in children {
@@ -94,7 +94,8 @@ fn add(found: &mut Children, known: &mut HashSet<Uid>, owners: &[Object], childr
     added
 }
 
-/// Returns the query for the children of some owners. Dependents of an object in a namespace are in that namespace.
+/// Returns the query for the children of `owners`, which are `root` or objects below it. If `root` has a namespace,
+/// only that namespace is searched, because its children must be there.
 fn query_of(root: &Object, owners: &[Object]) -> Query {
     let any = owners.iter().map(|owner| Expr::OwnedBy(owner.uid().clone())).collect();
     let query = Query::matching(Expr::Or(any)).in_clusters(ClusterSelector::Names(vec![root.cluster().clone()]));

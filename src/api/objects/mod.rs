@@ -27,8 +27,8 @@ use surroundings::AnswerParts;
 /// Path of a namespaced object.
 pub(super) const PATH: &str = "/v1/objects/{cluster}/{resource}/{namespace}/{name}";
 
-/// Path of a cluster-scoped object: first as declared in the OpenAPI document, then as given to axum. axum requires the
-/// same name at the same place of all paths, so the second has `{namespace}` instead of `{name}`.
+/// Path of a cluster-scoped object: first for the OpenAPI document, then for axum. For axum, the name is called
+/// `{namespace}`, because parameters at the same place of several paths must have the same name.
 const CLUSTER_SCOPED: [&str; 2] =
     ["/v1/objects/{cluster}/{resource}/{name}", "/v1/objects/{cluster}/{resource}/{namespace}"];
 

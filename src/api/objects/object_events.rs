@@ -68,8 +68,8 @@ fn query_of(object: &Object, about: &str) -> Query {
 
 /// Returns whether the reference in an Event is to this object, not to an earlier one of the same name.
 ///
-/// Compares UIDs. A reference without UID counts as a match, because some components write none. So does one with the
-/// object's name as UID, as kubelets write it for their node.
+/// Compares UIDs. A reference without UID counts as a match, because some components write none. A reference with the
+/// object's name as UID also matches, because kubelets write it for their node.
 fn is_about(reference: &Value, object: &Object) -> bool {
     let uid = reference["uid"].as_str().unwrap_or_default();
     uid.is_empty() || uid == object.name() || uid == object.uid().to_string()

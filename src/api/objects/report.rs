@@ -15,7 +15,7 @@ use informer_hub_types::{EventType, Freshness, Object, StoredObject};
 /// Paths of a one-word status, in order of preference.
 const STATUS: [&str; 3] = ["/status/phase", "/status/state", "/type"];
 
-/// Paths of ready and wanted replicas.
+/// Pairs of paths: to the number of ready replicas, and to the number of wanted replicas.
 const REPLICAS: [(&str, &str); 2] =
     [("/status/readyReplicas", "/spec/replicas"), ("/status/numberReady", "/status/desiredNumberScheduled")];
 

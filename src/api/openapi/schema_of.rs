@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::api::v1::{Kind, Parameter};
 
-/// Returns the schema of a parameter's value. The schema of a repeatable parameter is an array, which clients may also
-/// write with commas.
+/// Returns the schema of a parameter's value. For a parameter that may be repeated, it is an array; clients may also
+/// separate the values with commas.
 pub(super) fn schema_of(parameter: &Parameter) -> Value {
     let one = match parameter.kind {
         Kind::Text => json!({ "type": "string" }),

@@ -1,5 +1,5 @@
-//! JSON schemas of request and response bodies. Those of answers allow unknown members, because later versions may add
-//! some.
+//! JSON schemas of request and response bodies. Schemas of responses allow unknown members, because later versions may
+//! add some.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ fn members(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Returns the schema of an object with these members, of which the first `required` are always there.
+/// Returns the JSON schema of an object with these members, of which the first `required` are mandatory.
 fn object(required: usize, members: &[(&str, Value)]) -> Value {
     let names: Vec<_> = members.iter().take(required).map(|(name, _)| *name).collect();
     let properties: Map<_, _> = members.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();

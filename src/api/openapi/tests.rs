@@ -1,4 +1,5 @@
-//! The document is valid OpenAPI, names the paths that the router has, and describes the answers that it gives.
+//! Tests of the OpenAPI document: it is valid, names the paths that the router has, and describes the answers of these
+//! paths.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -119,7 +119,8 @@ fn write_object(object: &Object, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Returns the values of one cell as a single JSON value: `null` if there are none, the only value, or an array.
+/// Returns the values of one cell as a single JSON value: `null` for no value, a single value as it is, several values
+/// as an array.
 fn joined(values: &Values) -> Value {
     match values.as_slice() {
         [] => Value::Null,

@@ -103,8 +103,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Creates a writer. `members` is a JSON object with the members that precede the items. Only JSON answers contain
-    /// it.
+    /// Creates a writer. `members` is a JSON object with the members that precede the items in a JSON answer; other
+    /// forms do not contain these members.
     fn new(form: Form, items: Items, output: &Output, mut members: Vec<u8>) -> Self {
         let titles = Items::titles(output);
         let mut layout = None;

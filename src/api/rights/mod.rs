@@ -55,7 +55,7 @@ impl Rights {
         self.reviews.as_ref().map(|reviews| reviews.meter())
     }
 
-    /// Returns the record of the namespaces of clusters that answers to readers have omitted.
+    /// Returns the record of the places (cluster and namespace) that answers to readers have omitted.
     pub(in crate::api) fn omissions(&self) -> &Arc<Omissions> {
         &self.omissions
     }

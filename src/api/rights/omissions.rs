@@ -6,9 +6,9 @@
 //!
 //! A client must not be refused twice in a row because of the same place. If its new list shows the place, the list's
 //! version is recorded, and a watch from that version is not refused. If its new list omits the place again, for
-//! example because reviews fail under load, the place refuses no watch for a while.
+//! example because reviews fail under load, no watch is refused because of the place for a while.
 //!
-//! The record is bounded. Places whose record was dropped refuse no watch.
+//! The record is bounded. No watch is refused because of a place whose record was dropped.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::{Discriminant, discriminant};
@@ -25,8 +25,8 @@ use informer_hub_types::{ClusterName, Gvr};
 /// Maximum number of recorded places of all readers. Beyond it, the records that were unused for longest are dropped.
 const MAX_PLACES: usize = 100_000;
 
-/// Time after a refused watch during which a place refuses no other watch, provided that the client's new list has
-/// omitted the place again.
+/// Time during which no watch is refused because of a place after a futile refusal: the client's new list omitted the
+/// place again.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Namespaces by cluster. The empty namespace stands for objects without a namespace.
@@ -38,7 +38,7 @@ pub(in crate::api) type Namespaces = BTreeMap<ClusterName, BTreeSet<SmolStr>>;
 pub(in crate::api) struct OmissionKey {
     reader: SmolStr,
     origin: Discriminant<ReaderOrigin>,
-    /// Cluster of a service account.
+    /// Cluster of the reader if it is a service account; otherwise `None`.
     home: Option<ClusterName>,
     resource: Gvr,
     /// Cluster of the URL root; `None` at roots of several clusters.
@@ -56,8 +56,7 @@ impl OmissionKey {
     }
 }
 
-/// Progress of a client: it has received all changes up to this point. Points of one [`Record`] are ordered like the
-/// changes.
+/// Progress of a client: it has received all changes up to this point. In one [`Record`], later points are greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(in crate::api) struct Point {
     /// Position in the window of recent changes.
@@ -75,8 +74,8 @@ pub(in crate::api) struct StateAnswer {
     pub(in crate::api) is_first: bool,
     /// Places (namespaces by cluster) with objects that the answer omits.
     pub(in crate::api) omitted: Namespaces,
-    /// Oldest position in the window of recent changes from which a watch can resume. An omission that affects only
-    /// clients at older positions is dropped.
+    /// Oldest position in the window of recent changes from which a watch can resume. An omission is dropped if it
+    /// affects only clients at older positions.
     pub(in crate::api) oldest: u64,
 }
 
@@ -106,10 +105,12 @@ struct Record {
 /// Omission of one place (cluster and namespace) in the answers to one reader.
 #[derive(Clone, Copy, Debug, Default)]
 struct Omission {
-    /// Greatest point at which a client may lack objects of the place. Clients of running watches are not included;
-    /// `watches` counts them.
+    /// Greatest point of an answer that omitted the place, or of the end of a watch whose client lacked its objects.
+    /// Clients up to this point may lack objects of the place. Clients of running watches are counted in `watches`
+    /// instead.
     until: Point,
-    /// Version of the last list (or initial events of a watch) that contained the place.
+    /// Version of the last list (or initial events of a watch) that contained the place. A client at this version lacks
+    /// no objects of the place.
     shown: Option<u64>,
     /// Number of running watches whose clients may lack objects of the place.
     watches: u32,
@@ -148,8 +149,10 @@ impl Omission {
 }
 
 impl Omissions {
-    /// Records an answer that gives a client the present objects. `is_covered` returns whether the request selects all
-    /// objects of a place; together with `answer.omitted`, this decides which places the answer shows.
+    /// Records an answer that gives a client the present objects, with the places that it omits and shows.
+    ///
+    /// The answer shows a place that is not in `answer.omitted` if `is_covered` returns true: the request selects all
+    /// objects of the place.
     pub(in crate::api) fn answered(
         &self,
         key: &OmissionKey,
@@ -237,7 +240,8 @@ impl Omissions {
 }
 
 impl State {
-    /// Changes a record, or creates it. Marks it as used, and drops unused ones beyond the bound.
+    /// Changes a record, or creates it, and marks it as used. Beyond [`MAX_PLACES`] places, drops the records that were
+    /// unused for longest.
     fn update<T>(&mut self, key: &OmissionKey, change: impl FnOnce(&mut Record) -> T) -> T {
         self.uses += 1;
         let uses = self.uses;

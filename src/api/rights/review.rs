@@ -1,4 +1,4 @@
-//! Access reviews of a request: asks each cluster what its reader may see there.
+//! Access reviews of a request: asks each cluster what the reader of the request may see there.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,7 +33,7 @@ pub(in crate::api) struct Place {
 pub(in crate::api) enum Extent {
     /// One namespace.
     Namespace(SmolStr),
-    /// All namespaces of the cluster. If the reader has no right to all of them together, each namespace in the list is
+    /// All namespaces of the cluster. If the reader may not read all namespaces at once, each namespace in the list is
     /// reviewed.
     All(Vec<SmolStr>),
 }
@@ -115,8 +115,8 @@ impl Rights {
         answers
     }
 
-    /// Returns the accesses of a reader that clusters have recently allowed, by resource. Empty if clusters are not
-    /// asked about this reader.
+    /// Returns the accesses of a reader that clusters have recently allowed, by resource. Empty for readers whose
+    /// rights do not come from clusters.
     pub(super) fn allowed_lately(&self, reader: &Reader) -> BTreeMap<Gvr, Reviewed> {
         match &self.reviews {
             Some(reviews) if reader.grants().reviews => reviews.allowed(&User::from(reader)),
@@ -160,7 +160,8 @@ pub(in crate::api) struct Reviewer {
     resource: ApiResource,
     /// Consecutive checks in which a review of an allowed access was not answered.
     failures: u32,
-    /// Next turn (period of [`TURN`]) in which denied accesses are due. Those of earlier turns were reviewed again.
+    /// Next turn (period of [`TURN`]) in which denied accesses are due. The accesses that were due in earlier turns
+    /// have been reviewed again.
     turn: u64,
 }
 
@@ -200,8 +201,8 @@ impl Reviewer {
 
     /// Reviews due accesses again, and returns whether the reader still has the same rights as in `known`.
     ///
-    /// Returns false if an answer has changed, or if a cluster answers that had not answered any review before. Also
-    /// returns false if reviews of allowed accesses were unanswered in [`MAX_FAILURES`] checks in a row.
+    /// Returns false if an answer has changed, or if a cluster answers for the first time. Also returns false if
+    /// reviews of allowed accesses were unanswered in [`MAX_FAILURES`] checks in a row.
     pub(in crate::api) async fn has_same(&mut self, known: &Visibility) -> bool {
         let Some(reviewed) = known.reviewed() else { return true };
         let user = Arc::new(User::from(&self.reader));

@@ -8,8 +8,8 @@ use informer_hub_types::{ClusterName, Origin};
 
 /// Informers of a stream with the cluster labels that they had at the last check.
 ///
-/// If new labels make a cluster join or leave a stream, its objects are added or deleted by events. If they only make
-/// other namespaces of the cluster visible, there are no events, so the caller must end the stream.
+/// If new labels add a cluster to a stream or remove it, the stream reports its objects as added or deleted. If they
+/// only make other namespaces of the cluster visible, no events report this, so the caller must end the stream.
 #[derive(Debug, Default)]
 pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
 
@@ -17,8 +17,8 @@ impl SeenLabels {
     /// Returns whether the stream must end, because new labels of a cluster have changed which of its namespaces the
     /// reader sees. Stores the informers in `present` for the next call.
     ///
-    /// `is_followed` returns whether the stream follows the changes of an informer with these labels. If new labels
-    /// change that, the stream gets an event about each object and need not end.
+    /// `is_followed` returns whether the stream includes an informer with these cluster labels. If new labels add or
+    /// remove an informer, the stream gets an event about each of its objects and need not end.
     pub(in crate::api) fn changed<'o>(
         &mut self,
         visibility: &Visibility,

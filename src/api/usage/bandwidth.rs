@@ -9,15 +9,15 @@ use smol_str::SmolStr;
 use super::ReaderUse;
 use informer_hub_types::clock::{self, Instant};
 
-/// Size of a burst. The bytes that the reader's rate allows in this time may be sent without delay.
+/// Length of a burst: the bytes that the reader's rate allows in this time may be sent at once, without delay.
 const BURST: Duration = Duration::from_secs(2);
 
-/// Maximum delay of the next part of an answer. If it would be longer, new requests of the reader are refused; until
-/// then its requests share the bandwidth.
+/// Maximum delay of the next part of an answer. If the delay would be longer, new requests of the reader are refused.
+/// Shorter delays only slow down the reader's requests, which share the bandwidth.
 const MAX_DELAY: Duration = Duration::from_secs(5);
 
-/// Token bucket that limits the bytes per second of one reader. It stores sent bytes as the time that they take at this
-/// rate.
+/// Token bucket that limits the bytes per second of one reader. The bucket counts bytes as the time that they take at
+/// the reader's rate.
 #[derive(Debug, Default)]
 pub(super) struct Bucket(Mutex<State>);
 
@@ -35,7 +35,7 @@ impl Bucket {
         self.0.lock().rate = rate;
     }
 
-    /// Takes bytes from the bucket, which may go into debt. Returns how long the caller has to delay them.
+    /// Takes bytes from the bucket, even more than it has. Returns how long the caller has to delay these bytes.
     fn take(&self, bytes: usize) -> Duration {
         let now = clock::now();
         let mut state = self.0.lock();

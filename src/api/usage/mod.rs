@@ -1,4 +1,4 @@
-//! Use of the port, by reader: bandwidth, and requests that a limit has refused.
+//! Use of the HTTP port by each reader: bandwidth, and requests that a limit has refused.
 //!
 //! Requests, watches and scans in progress are counted by the queue of the read API, which admits them.
 
@@ -26,7 +26,8 @@ const MAX_LABELS: usize = 1024;
 /// Label of all readers beyond [`MAX_LABELS`].
 const OTHER: &str = "informer-hub:other";
 
-/// Number of token buckets above which full buckets are removed. A full bucket is the same as a new one.
+/// Number of token buckets above which full buckets are removed. No limit is lost: a bucket that is created later is
+/// full too.
 const MAX_BUCKETS: usize = 1024;
 
 /// Limit that has refused a request.
@@ -40,9 +41,9 @@ pub enum Limit {
     Scans,
     /// `limits.bytes_per_second` of the reader.
     BytesPerSecond,
-    /// `max_requests` of the hub: requests of all readers together.
+    /// `max_requests` of the hub, which counts the requests of all readers together.
     AllRequests,
-    /// `max_watches` of the hub: open watches of all readers together.
+    /// `max_watches` of the hub, which counts the open watches of all readers together.
     AllWatches,
 }
 

@@ -7,7 +7,8 @@ use informer_hub_screen::Difference;
 /// Maximum number of differences shown.
 const MOST: usize = 100;
 
-/// Returns the member `changed` with the first 100 differences, and `changedMore` with the number of further ones, if any.
+/// Returns the member `changed` with the first 100 differences. If there are more, also returns `changedMore` with the
+/// number of those left out.
 pub(in crate::api) fn changed_members(differences: &[Difference]) -> impl Iterator<Item = (&'static str, Value)> {
     let shown: Vec<_> = differences.iter().take(MOST).map(shown).collect();
     let more = differences.len().saturating_sub(MOST);

@@ -45,8 +45,8 @@ impl Form {
 /// Returns the form of the answer: the first one in the client's `Accept` headers that is also in `offered`. Weights
 /// other than 0 are ignored.
 ///
-/// Without a header, and for `*/*`, it is the first offered form. So it is for a range such as `application/*` that
-/// covers that form.
+/// The first offered form is returned if there is no header. It is also returned for `*/*`, and for a range that covers
+/// it, such as `application/*`.
 ///
 /// # Errors
 /// [`Failure`] of code 406 if the headers name no offered form.

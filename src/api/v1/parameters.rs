@@ -63,7 +63,8 @@ impl Parameters {
     }
 }
 
-/// Checks the names of URL parameters or of members of a JSON body. `what` names them in the error.
+/// Checks the names of URL parameters or of members of a JSON body. `what` is the word for them in the error:
+/// `parameter` or `member`.
 ///
 /// # Errors
 /// [`Failure`] of code 400 for a name that is not in `known`, with the nearest known name.

@@ -26,8 +26,8 @@ pub(in crate::api) fn find(fleet: &dyn Fleet, name: &str, sight: &Sight) -> Resu
     Err(Failure::unknown_resource(name, nearest, &first_names(&known)))
 }
 
-/// Returns one cache for each resource that the reader may see. If a resource has several, the cache that keeps the
-/// most of each object.
+/// Returns one cache for each resource that the reader may see. Of several caches of a resource, returns the one that
+/// keeps the most of each object.
 pub(in crate::api) fn find_all(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
     let mut caches = visible(fleet, sight);
     let mut known = BTreeSet::new();

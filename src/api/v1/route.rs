@@ -8,7 +8,7 @@ pub(in crate::api) struct Route {
     pub(in crate::api) operations: &'static [Operation],
 }
 
-/// Method of an operation.
+/// HTTP method of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::api) enum Method {
     /// `GET`, which also answers `HEAD`.
@@ -42,7 +42,8 @@ pub(in crate::api) struct Answer {
 #[derive(Debug)]
 pub(in crate::api) struct Media {
     pub(in crate::api) name: &'static str,
-    /// Name of the schema of a JSON body, or of a line of another format. `None` declares a plain string.
+    /// Name of the schema of the JSON body, or of each line if the body is lines of JSON. `None` declares a plain
+    /// string.
     pub(in crate::api) schema: Option<&'static str>,
 }
 

@@ -21,7 +21,7 @@ pub(in crate::api) struct Sight {
     notes: Notes,
 }
 
-/// Clusters with their labels and the namespaces to review.
+/// Namespaces to review, by cluster, together with the cluster's labels.
 type Places = BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)>;
 
 impl Sight {
@@ -56,8 +56,8 @@ impl Sight {
         names_cluster(&self.reader, name, labels)
     }
 
-    /// Returns whether the reader may see objects of a namespace, whether or not it has any. Sends an access review if
-    /// the reader's rights come from the cluster.
+    /// Returns whether the reader may see objects of a namespace, even if there are none at present. Sends an access
+    /// review if the reader's rights come from the cluster.
     pub(in crate::api) async fn sees(
         &self,
         verb: Verb,
@@ -90,10 +90,10 @@ impl Sight {
         });
     }
 
-    /// Returns what the reader may see of a cache, in the clusters whose informers `is_wanted` accepts.
+    /// Returns which objects of a cache the reader may see.
     ///
-    /// If the reader's rights come from the clusters, sends access reviews for `namespaces`, or for all namespaces if
-    /// `namespaces` is empty.
+    /// If the reader's rights come from the clusters, sends access reviews to the clusters of the informers that
+    /// `is_wanted` accepts. The reviews ask about `namespaces`, or about all namespaces if `namespaces` is empty.
     pub(in crate::api) async fn visibility(
         &self,
         verb: Verb,
@@ -132,7 +132,7 @@ impl Sight {
         (query.visible_to(self.reader.name(), visibility.clone()), visibility)
     }
 
-    /// Returns the reviewer that repeats access reviews of the reader for an open stream of a resource.
+    /// Returns the reviewer with which an open stream of a resource repeats the access reviews of its reader.
     pub(in crate::api) fn reviewer(&self, resource: &ApiResource) -> Reviewer {
         self.rights.reviewer(&self.reader, Verb::Watch, resource)
     }
