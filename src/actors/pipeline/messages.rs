@@ -51,7 +51,7 @@ pub struct Join {
     pub listener: Recipient<Wake>,
     /// Queue for the subscriber's notifications.
     pub inbox: Arc<Inbox>,
-    /// Which objects are delivered, and whether objects that existed before the subscription are delivered too.
+    /// Filter of the objects to deliver, and whether objects that existed before the subscription are delivered too.
     pub options: ListenerOptions,
     /// Name of a durable reader, a sink or subscriber that resumes after a restart of the process. `None` for other
     /// subscribers.
