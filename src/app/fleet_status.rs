@@ -71,8 +71,8 @@ pub struct FleetCluster {
 
 impl FleetStatus {
     /// Returns whether the hub is not ready yet, because it knows of no present or past owner of any of its clusters.
-    /// This applies to a serving process, and to every process while NATS does not answer. Returns false
-    /// without clusters.
+    /// This applies to a serving process, and to every process while NATS does not answer. Returns false without
+    /// clusters.
     pub(super) fn is_waiting(&self) -> bool {
         let has_owners = self.clusters.is_empty() || self.clusters.iter().any(|cluster| cluster.epoch > 0);
         !has_owners && (!self.connected || self.role == "serve")

@@ -137,8 +137,8 @@ impl<L: Leaf> Clone for Inner<L> {
 enum Insertion<L: Leaf> {
     Replaced(L::Old),
     Added,
-    /// The node was full and was split. The fields are the bound between the node and its new right neighbour, and
-    /// this neighbour.
+    /// The node was full and was split. The fields are the bound between the node and its new right neighbour, and this
+    /// neighbour.
     Split(L::Bound, Node<L>),
 }
 

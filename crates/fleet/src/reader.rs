@@ -6,8 +6,8 @@
 //! # Contract
 //! - The records of a partition are returned in order, each once, even if entries are passed twice.
 //! - A partition becomes *complete* by a checkpoint ([`Reader::restore`]), a full list ([`ResetReason::Restart`]), or
-//!   the end of its resource ([`ResetReason::Gone`]). Only records of a complete partition are returned. It
-//!   is not enough to read a partition from its first retained entry: the log may have removed earlier entries.
+//!   the end of its resource ([`ResetReason::Gone`]). Only records of a complete partition are returned. It is not
+//!   enough to read a partition from its first retained entry: the log may have removed earlier entries.
 //! - Each entry names its predecessor, and each epoch begins with entry 0. So a missing entry is noticed at the
 //!   partition's next entry. The partition is then incomplete again.
 //! - Entries of an older epoch than the partition's newest one are ignored. The [`Writer`](crate::Writer) prevents such

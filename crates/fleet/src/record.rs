@@ -63,8 +63,8 @@ pub enum Record {
 /// Reason of a [`Record::Reset`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResetReason {
-    /// The collector lists the resource again. Readers keep their objects: records follow only for objects
-    /// whose state in the log differs from the list.
+    /// The collector lists the resource again. Readers keep their objects: records follow only for objects whose state
+    /// in the log differs from the list.
     Relist,
     /// The collector does not know which objects readers have, so records of all present objects follow. Readers delete
     /// each object that has no record before the next [`Record::Progress`]. A reader that lacked entries is complete

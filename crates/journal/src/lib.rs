@@ -34,8 +34,8 @@
 //! - *`told`*: each frame has a format, a number and an event.
 //! - *`cursor`*: each frame has the format, the number below which all records are accepted, and the number of ranges.
 //!   For each range follow the gap before it and its length. The numbers are LEB128. The union of all frames before the
-//!   first damaged one is acknowledged. The file is rewritten once it exceeds two bounds: four times its
-//!   length after the last rewrite, and 64 KiB (or a sixteenth of the limit, if that is less).
+//!   first damaged one is acknowledged. The file is rewritten once it exceeds two bounds: four times its length after
+//!   the last rewrite, and 64 KiB (or a sixteenth of the limit, if that is less).
 //!
 //! From its first number on, a `.log` invalidates records of older generations. A `.mrg` invalidates the segments whose
 //! generations are in its header.

@@ -36,8 +36,8 @@ impl<R> Journal<R> {
     }
 
     /// States that a restart does not need records below `before`. Segments that have only such records are removed
-    /// once all their records are acknowledged, now or at a later sync. A call with a lower number than an earlier
-    /// call has no effect.
+    /// once all their records are acknowledged, now or at a later sync. A call with a lower number than an earlier call
+    /// has no effect.
     pub fn release(&mut self, before: Seq) {
         self.keep_from = self.keep_from.max(before);
         self.remove_acked();

@@ -8,8 +8,8 @@
 //!
 //! # Bounds
 //! The queue of a partition holds at most [`QUEUE_ENTRIES`], and all queues together at most [`QUEUE_BYTES`]. An entry
-//! beyond these limits ends the subscription of its partition. The subscriber then reads the log instead
-//! and subscribes again. The tail waits for no subscriber.
+//! beyond these limits ends the subscription of its partition. The subscriber then reads the log instead and subscribes
+//! again. The tail waits for no subscriber.
 
 use std::collections::HashMap;
 use std::sync::Arc;
