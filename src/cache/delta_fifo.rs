@@ -80,6 +80,9 @@ struct Queued {
     last: u64,
     /// `arrival` number of the last delta but one; `None` if unknown. That delta may have been popped.
     before_last: Option<u64>,
+    /// `arrival` number of the last deletion that was queued with [`Merge::Cancel`]; `None` if there was none. That
+    /// deletion may have been popped.
+    cancelling: Option<u64>,
 }
 
 /// How a new delta merges with the queued deltas of its key.
@@ -91,8 +94,8 @@ enum Merge {
     Drop,
     /// The last queued delta is removed, and the new one is queued.
     Replace,
-    /// The new delta deletes the object that the last queued delta added: both are dropped. The value is the `arrival`
-    /// number of the queued delta before them, which becomes the last one of the key.
+    /// The new delta deletes the object that the last queued delta added, after the deletion of another one. The last
+    /// queued delta is removed, and the new one is queued. The value is the `arrival` number of the earlier deletion.
     Cancel(u64),
 }
 
@@ -133,6 +136,9 @@ pub struct DeltaFifo {
     arrived: u64,
     /// Sealed deltas, which no merge may remove: those whose `arrival` number is below this one.
     sealed: u64,
+    /// Versions of deltas with an `arrival` number below this one do not compare with those of later deltas, because a
+    /// list with [`Change::Rewind`] has ended in between.
+    comparable: u64,
     /// Number of [`EntryKind::Superseded`] in `queue`.
     superseded: usize,
     hold: Option<Hold>,
@@ -175,6 +181,7 @@ impl DeltaFifo {
             received: None,
             arrived: 0,
             sealed: 0,
+            comparable: 0,
             superseded: 0,
             hold: None,
             ended: 0,
@@ -217,7 +224,11 @@ impl DeltaFifo {
                 // No later state may take the place of a listed object behind this end.
                 self.sealed = self.arrived;
                 self.receive(version.clone());
-                self.ends.push_back(End { keep, version, rewound: std::mem::take(&mut self.rewound) });
+                let rewound = std::mem::take(&mut self.rewound);
+                if rewound {
+                    self.comparable = self.arrived;
+                }
+                self.ends.push_back(End { keep, version, rewound });
             }
             Change::Progress(version) => self.receive(version),
             Change::Delta(delta) => self.push_delta(delta),
@@ -238,8 +249,21 @@ impl DeltaFifo {
     /// list, for example of a restored etcd.
     #[must_use]
     pub fn watermark(&self) -> Option<&ResourceVersion> {
-        let first = self.queue.front().map_or(&self.received, |first| &first.since);
-        self.hold.as_ref().map_or(first, |hold| &hold.since).as_ref()
+        let first = self.queue.front().map_or(&self.received, |first| &first.since).as_ref()?;
+        self.hold.as_ref().map_or(Some(first), |hold| hold.since.as_ref())
+    }
+
+    /// Returns how many entries have been queued since the queue was created. All of them have left the queue once
+    /// [`Self::departed`] has reached this number.
+    #[must_use]
+    pub fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// Returns how many entries have left the queue since it was created: those that were queued before the first entry.
+    #[must_use]
+    pub fn departed(&self) -> u64 {
+        self.queue.front().map_or(self.arrived, |first| first.arrival)
     }
 
     fn push_delta(&mut self, mut delta: Delta) {
@@ -257,7 +281,7 @@ impl DeltaFifo {
         let queued = match self.keys.entry(key) {
             KeyEntry::Occupied(queued) => queued.into_mut(),
             KeyEntry::Vacant(vacant) => {
-                vacant.insert(Queued { count: 1, last: arrival, before_last: None });
+                vacant.insert(Queued { count: 1, last: arrival, before_last: None, cancelling: None });
                 return self.queue_delta(delta);
             }
         };
@@ -265,7 +289,8 @@ impl DeltaFifo {
             return;
         }
         let is_crowded = self.bytes > self.limit / 2;
-        match merge(&self.queue, queued, &mut delta, is_crowded, self.sealed) {
+        let limits = MergeLimits { is_crowded, sealed: self.sealed, comparable: self.comparable };
+        match merge(&self.queue, queued, &mut delta, &limits) {
             Merge::None => {
                 queued.count += 1;
                 queued.before_last = Some(std::mem::replace(&mut queued.last, arrival));
@@ -277,12 +302,16 @@ impl DeltaFifo {
                 self.queue_delta(delta);
                 self.supersede(replaced);
             }
-            Merge::Cancel(before_last) => {
-                queued.count -= 1;
-                queued.before_last = None;
-                let cancelled = std::mem::replace(&mut queued.last, before_last);
-                self.coalesced += 1;
-                self.supersede(cancelled);
+            Merge::Cancel(deletion) => {
+                let added = std::mem::replace(&mut queued.last, arrival);
+                // A deletion between the first and the last one is not needed.
+                let middle = queued.cancelling.replace(arrival).filter(|middle| *middle == deletion);
+                let middle = middle.filter(|middle| *middle >= self.sealed);
+                queued.before_last = Some(deletion).filter(|_| middle.is_none());
+                queued.count -= usize::from(middle.is_some());
+                self.queue_delta(delta);
+                self.supersede(added);
+                middle.into_iter().for_each(|middle| self.supersede(middle));
             }
         }
     }
@@ -326,7 +355,9 @@ impl DeltaFifo {
                     room = room.saturating_sub(cost);
                     let (key, mut deltas) = (delta.object.key().clone(), Deltas::new());
                     deltas.push(delta);
-                    while let Some((delta, cost)) = self.pop_next_of(&key) {
+                    while room > 0
+                        && let Some((delta, cost)) = self.pop_next_of(&key)
+                    {
                         room = room.saturating_sub(cost);
                         deltas.push(delta);
                     }
@@ -500,29 +531,39 @@ fn delta_at(queue: &VecDeque<Entry>, arrival: u64) -> Option<&Delta> {
     }
 }
 
+/// Limits of [`merge`].
+struct MergeLimits {
+    /// Whether the queue is above half of its byte limit. If not, only repeated deletions merge.
+    is_crowded: bool,
+    /// Queued deltas with an `arrival` number below this one are not removed.
+    sealed: u64,
+    /// Versions of queued deltas with an `arrival` number below this one do not compare with those of new deltas.
+    comparable: u64,
+}
+
 /// Decides how a new delta merges with the queued deltas of its key.
 ///
 /// - A deletion is dropped if the last queued delta deletes the same object.
-/// - If `is_crowded`, a live state replaces an older live state of the same object, which is the last queued delta. A
+/// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta. A
 ///   live state from a watch that is older than the queued one is dropped.
-/// - If `is_crowded`, a deletion and the last queued live state of the same object cancel each other if the delta
-///   before them is a deletion.
-///
-/// Queued deltas whose `arrival` number is below `sealed` are not removed.
-fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta, is_crowded: bool, sealed: u64) -> Merge {
+/// - In a crowded queue, a deletion removes the last queued live state of the same object if the delta before that state
+///   is a deletion. The later deletion stays too: the store may have a newer state than the first one.
+fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta, limits: &MergeLimits) -> Merge {
     let is_deletion = delta.kind == DeltaKind::Deleted;
-    if !is_crowded && !is_deletion {
+    if !limits.is_crowded && !is_deletion {
         return Merge::None;
     }
     let Some(last) = delta_at(queue, queued.last).filter(|last| last.object.uid() == delta.object.uid()) else {
         return Merge::None;
     };
-    let may_remove = is_crowded && queued.last >= sealed;
+    let may_remove = limits.is_crowded && queued.last >= limits.sealed;
     match (last.kind == DeltaKind::Deleted, is_deletion) {
         (true, true) => Merge::Drop,
         // A watch may repeat an older state, which the store would ignore too.
         (false, false)
             if delta.kind != DeltaKind::Replaced
+                && last.kind != DeltaKind::Sync
+                && queued.last >= limits.comparable
                 && last.object.resource_version().newer_than(delta.object.resource_version()) =>
         {
             Merge::Drop

@@ -80,10 +80,15 @@ impl Partition {
     /// If they went back, another list must follow, because this one kept stored objects with an equal version although
     /// their contents may differ. Also records the objects that still have a version greater than `version`.
     pub(super) fn note_rewind(&mut self, version: &ResourceVersion, rewound: bool) {
-        self.rewound.clear();
+        // The list that follows a rewound one does not replace the objects that both lists name without contents.
+        let (objects, before) = (&self.objects, std::mem::take(&mut self.rewound));
+        let is_newer = |object: &StoredObject| object.resource_version().newer_than(version);
+        self.rewound = if rewound {
+            self.iter().filter(|object| is_newer(object)).map(|object| object.key().clone()).collect()
+        } else {
+            before.into_iter().filter(|key| objects.get(key).is_some_and(|object| is_newer(object))).collect()
+        };
         if rewound {
-            let newer = self.iter().filter(|object| object.resource_version().newer_than(version));
-            self.rewound = newer.map(|object| object.key().clone()).collect();
             (self.converting, self.deleted) = (Some(0), None);
         }
     }

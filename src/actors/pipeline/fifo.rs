@@ -31,10 +31,10 @@ pub(in crate::actors) struct FifoActor {
     ///
     /// So that the store drops these objects, the next batch is sent even if it is empty.
     ended_list: bool,
-    /// Change in the queue whose latency is measured; `None` if none is measured. With it, the number of changes to pop
-    /// up to and including this one, and the tracing span. Only one change is measured at a time, so that the cost is
-    /// negligible.
-    followed: Option<(usize, SampledChange, Span)>,
+    /// Change in the queue whose latency is measured; `None` if none is measured. With it, the value of
+    /// [`DeltaFifo::departed`] at which it has been popped, and the tracing span. Only one change is measured at a time,
+    /// so that the cost is negligible.
+    followed: Option<(u64, SampledChange, Span)>,
     busy: bool,
     waiting: Waiters,
     stopped: Waiters,
@@ -63,9 +63,8 @@ impl FifoActor {
         if self.busy {
             return;
         }
-        let before = self.fifo.len();
         let batch = self.fifo.pop_within(PROCESS_BATCH, PROCESS_BYTES);
-        let followed = self.count_popped(before - self.fifo.len());
+        let followed = self.take_followed();
         let version = self.fifo.watermark().cloned();
         if batch.is_empty() && (version.is_none() || version == self.sent_watermark && !self.ended_list) {
             if self.fifo.is_drained() {
@@ -90,12 +89,11 @@ impl FifoActor {
 }
 
 impl FifoActor {
-    /// Counts popped changes towards the measured one (`followed`). Returns that change once it is popped, otherwise
+    /// Ends the measurement in the fifo and returns the measured change, once it has been popped; otherwise returns
     /// `None`.
-    fn count_popped(&mut self, popped: usize) -> Option<SampledChange> {
-        let (ahead, ..) = self.followed.as_mut()?;
-        *ahead = ahead.saturating_sub(popped);
-        self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
+    fn take_followed(&mut self) -> Option<SampledChange> {
+        let departed = self.fifo.departed();
+        self.followed.take_if(|(end, ..)| *end <= departed).map(|(_, followed, _)| followed)
     }
 
     /// Begins to measure the latency of the newest change in the queue. `followed` has the timestamps of the change;
@@ -110,7 +108,7 @@ impl FifoActor {
             followed.filter(|followed| !self.fifo.is_empty() && followed.takes_precedence_over(others))
         {
             let span = spans::stage("fifo", followed.traced.as_ref());
-            self.followed = Some((self.fifo.len(), followed, span));
+            self.followed = Some((self.fifo.arrived(), followed, span));
         }
     }
 }

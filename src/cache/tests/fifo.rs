@@ -1,7 +1,7 @@
 //! Tests of the delta fifo: the rules of client-go's DeltaFIFO (`delta_fifo_test.go`, `the_real_fifo_test.go`, cited at
 //! each test), and the differences.
 
-use crate::testing::{change, popped_lines, push_all};
+use crate::testing::{Informer, change, popped_lines, push_all};
 use crate::{DeltaFifo, Popped};
 
 /// Returns a queue far below its limit.
@@ -188,7 +188,7 @@ fn fifo_batch_is_limited_in_entries() {
 }
 
 #[test]
-fn fifo_batch_ends_with_the_key_that_exceeds_its_bytes() {
+fn fifo_batch_ends_with_the_delta_that_exceeds_its_bytes() {
     let mut fifo = roomy();
     push_all(&mut fifo, "+a@1 +b@2 +c@3 +d@4 -d@5");
     let all = fifo.bytes();
@@ -201,7 +201,8 @@ fn fifo_batch_ends_with_the_key_that_exceeds_its_bytes() {
     assert_eq!(popped_lines(&fifo.pop_within(9, 1)), ["+a@1"], "of any size");
     assert_eq!(popped_lines(&fifo.pop_within(9, one + 1)), ["+b@2", "+c@3"]);
     assert_eq!(fifo.bytes(), all - 3 * one);
-    assert_eq!(popped_lines(&fifo.pop_within(9, one)), ["+d@4 -d@5"]);
+    assert_eq!(popped_lines(&fifo.pop_within(9, one)), ["+d@4"], "also between two deltas of a key");
+    assert_eq!(popped_lines(&fifo.pop_within(9, one)), ["-d@5"]);
     assert_eq!((fifo.bytes(), fifo.len()), (0, 0));
 }
 
@@ -246,7 +247,27 @@ fn crowded_fifo_drops_a_successor_that_was_added_and_deleted() {
     let mut fifo = crowded();
     push_all(&mut fifo, "-a@1 +a:v@2 -a:v@3 +a:w@4 -a:w@5 -a:w@6");
     assert_eq!(fifo.coalesced(), 4);
-    assert_eq!(drain(&mut fifo), ["-a@1 -a:w@6"]);
+    assert_eq!(drain(&mut fifo), ["-a@1 -a:w@5"], "the first and the last deletion");
+    assert_eq!(through(crowded(), "-a@1 +a:v@2 +b@2 -a:v@3 +a:w@4"), ["-a@1", "+b@2", "-a:v@3 +a:w@4"]);
+}
+
+#[test]
+fn crowded_fifo_keeps_the_deletion_of_a_state_that_the_store_may_have() {
+    // The store has `a:v` of 3 from a journal, while the watch repeats the changes before it.
+    let mut fifo = crowded();
+    push_all(&mut fifo, "-a@1 +a:v@2 -a:v@4");
+    let mut informer = Informer::new();
+    informer.apply("[ *a:v@3 ]1");
+    informer.controller.store_mut().apply(informer.id, fifo.pop(9)).unwrap();
+    assert_eq!(informer.contents(), "");
+}
+
+#[test]
+fn crowded_fifo_compares_no_versions_across_a_rewound_list() {
+    assert_eq!(through(crowded(), "~b@9 [ < ]5 ~b@6"), ["~b@9", "]5", "~b@6"]);
+    assert_eq!(through(crowded(), "~b@9 [ ]9 ~b@6"), ["~b@9", "]9"]);
+    assert_eq!(through(crowded(), "[ < ]5 ~b@9 ~b@6"), ["]5", "~b@9"]);
+    assert_eq!(through(crowded(), "[ < ]5 =b@9 ~b@6"), ["]5", "~b@6"], "a resync may repeat a state of before");
 }
 
 #[test]

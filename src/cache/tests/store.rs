@@ -156,6 +156,8 @@ fn versions_from_before_a_rewind_do_not_hide_later_events() {
         informer.apply("[ *a@9 *b@8 *c@7 ]9");
         // The list could not decode `b`, so its state of before stays.
         assert_eq!(lines(&informer.apply("[ *a@4 &b < ]5").applied), ["a@9>4", "†c@7"]);
+        // Another list follows each one whose versions went back.
+        assert!(informer.apply("[ *a@4 &b ]5").applied.is_empty(), "{event}");
         assert_eq!(lines(&informer.apply(event).applied), applied, "{event}");
         assert_eq!(informer.contents(), contents, "{event}");
         // Once an event has replaced the state of before, versions decide again.

@@ -256,6 +256,20 @@ fn watermark_passes_replaced_states_when_all_sealed_ones_are_popped() {
 }
 
 #[test]
+fn watermark_is_unknown_during_a_list_after_a_replaced_state() {
+    let mut fifo = DeltaFifo::new(0);
+    watch(&mut fifo, &["+z@1"]);
+    fifo.pop(1);
+    watch(&mut fifo, &["+a@2", "~a@3"]);
+    for change in ["[", "*b@4", "*c@4"].map(crate::testing::change) {
+        fifo.push(change);
+    }
+    assert_eq!(fifo.watermark(), Some(&version(1)), "a@3 is first, and replaced a state after 1");
+    fifo.pop(1);
+    assert_eq!(fifo.watermark(), None);
+}
+
+#[test]
 fn deletion_ahead_of_the_watermark_clears_the_resume_version() {
     for list in [&["[", "*a@1", "*b@1", "]1"][..], &["[", "*a@1", "]1", "[", "*a@2", "*b@2", "]2"]] {
         let (mut fifo, mut store) = (DeltaFifo::new(0), Store::new(pods()));
