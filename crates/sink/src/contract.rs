@@ -15,7 +15,7 @@ mod whole_sink;
 use super::test_objects::{added, event, object, origin};
 use super::{Event, EventOptions, Outcome, Redaction, Transport};
 
-/// Fault of the test receiver.
+/// Fault that a test injects into the test receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// The receiver accepts everything.
@@ -37,7 +37,8 @@ pub trait TestBed: Send + Sync {
     fn set(&self, fault: Fault);
     /// Returns the events that the receiver has accepted, as JSON, in order.
     fn accepted(&self) -> Vec<String>;
-    /// Simulates the end of the process that used the transports created so far: their pending I/O is dropped.
+    /// Simulates the death of a process that used all transports created so far. Drops the pending I/O of these
+    /// transports.
     fn killed(&self) {}
     /// Returns whether the receiver can refuse a batch because of its content.
     fn refuses(&self) -> bool {
@@ -54,7 +55,7 @@ fn batch(names: &[(&str, u64)]) -> Arc<[Event]> {
     names.iter().map(|(name, version)| event(name, *version, 20)).collect()
 }
 
-/// Returns object name and resourceVersion of each event that the receiver accepted, in order.
+/// Returns the object name and the resourceVersion of each event that the receiver accepted, in order.
 fn states(bed: &dyn TestBed) -> Vec<(String, u64)> {
     let state = |text: &String| {
         let event: serde_json::Value = serde_json::from_str(text).ok()?;

@@ -70,7 +70,7 @@ struct Parts {
     event_type: EventType,
     cluster: Box<str>,
     subject: Box<str>,
-    /// UID of the object; empty without an object.
+    /// UID of the object; empty if the event has no object.
     uid: Box<str>,
     version: ResourceVersion,
     lane_hash: u64,
@@ -167,8 +167,8 @@ impl Event {
         Self::in_trace(notification, seen, options, None)
     }
 
-    /// Converts a notification into an event like [`Event::new`], with `parent` as the attribute `traceparent`.
-    /// Receivers continue the trace of the change from there.
+    /// Converts a notification into an event like [`Event::new`], with `parent` as the attribute `traceparent`. With
+    /// this attribute, receivers can continue the trace of the change.
     ///
     /// # Errors
     /// [`EventError`] if the object's stored bytes are damaged.
@@ -242,13 +242,13 @@ impl Event {
         subject_parts(&self.0.subject)
     }
 
-    /// Returns the object's UID; empty without an object or a UID.
+    /// Returns the object's UID; empty if the event has no object, or the object has no UID.
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.0.uid
     }
 
-    /// Returns the resourceVersion of the described state; empty without an object.
+    /// Returns the resourceVersion of the object's state; empty if the event has no object.
     #[must_use]
     pub fn version(&self) -> &ResourceVersion {
         &self.0.version

@@ -1,5 +1,5 @@
 //! Fence for deliveries: lets the sinks of a process send only until a set time. With several replicas, only the holder
-//! of a lease delivers. The fence then closes when the lease ends.
+//! of a lease delivers, and its fence closes when the lease ends.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,8 +15,8 @@ use informer_hub_types::clock;
 /// timers stand still while the computer is suspended, but the time of the fence goes on.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// Time until which the sinks of a process may send. Checked before each delivery attempt, and whenever a running
-/// attempt continues.
+/// Time until which the sinks of a process may send. The time is checked before each delivery attempt, and each time
+/// the future of a running attempt is polled.
 ///
 /// The time is that of [`clock::since_boot`], so a process that was stopped or suspended finds the fence closed when it
 /// continues. An attempt that is running when the fence closes is abandoned: see [`Self::within`].
@@ -31,7 +31,7 @@ pub struct SendFence {
 }
 
 impl SendFence {
-    /// Lets sinks send until a time since boot; `None` closes the fence: nothing may be sent.
+    /// Lets sinks send until the time `until` since boot. `None` closes the fence, so that nothing may be sent.
     pub fn set(&self, until: Option<Duration>) {
         let nanos = until.map_or(0, |until| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX));
         if nanos < self.until.swap(nanos, SeqCst) {

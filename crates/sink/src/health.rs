@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::work::{JournalState, StoreError};
 use informer_hub_types::{Histogram, HistogramState, REQUEST_SECONDS, TraceParent, clock};
 
-/// Outcome of an attempt, as a metric label.
+/// Outcome of an attempt to deliver a batch, as a metric label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum AttemptOutcome {
@@ -51,7 +51,7 @@ impl Default for Attempts {
     }
 }
 
-/// Counters and states of one sink. They do not order other memory accesses.
+/// Counters and states of one sink. All atomics are read and written with relaxed memory ordering.
 #[derive(Debug, Default)]
 pub struct SinkHealth {
     /// Notifications that the hub passed to the sink.
@@ -90,14 +90,15 @@ pub struct SinkHealth {
     circuit_open: AtomicBool,
     last_delivery: AtomicI64,
     last_error: ArcSwapOption<String>,
-    /// Events that the receiver refused and that wait for their next attempt, with later events of the same objects.
+    /// Events that the receiver refused and that wait for their next attempt, plus later events of the same objects,
+    /// which wait behind them.
     pub refused_events: AtomicU64,
     refusal: ArcSwapOption<String>,
     /// Received notifications that were skipped because the journal already had their states when it was opened.
     pub repeated: AtomicU64,
     /// Events dropped in standby because another process had delivered them.
     pub delivered_elsewhere: AtomicU64,
-    /// Events merged into later ones of their objects because the journal was full.
+    /// Events merged into later events of the same objects because the journal was full.
     pub merged: AtomicU64,
     journal: Mutex<Option<JournalStatus>>,
     attempts: Attempts,
@@ -120,8 +121,8 @@ pub struct JournalStatus {
     pub dead_letters: u64,
     /// Number of times since the start that another process removed or replaced the journal's files.
     pub replaced: u64,
-    /// Unacknowledged events that have disappeared from the journal's files since the start. Those that are still
-    /// queued in memory are delivered.
+    /// Unacknowledged events that have disappeared from the journal's files since the start. An event that is still
+    /// queued in memory is delivered nevertheless.
     pub lost: u64,
     /// Error that keeps the journal from accepting events, so that senders wait; `None` if it accepts events.
     pub trouble: Option<String>,
@@ -197,7 +198,8 @@ impl SinkHealth {
         self.circuit_open.load(Relaxed)
     }
 
-    /// Records the duration and outcome of an attempt to deliver, and its span if traced.
+    /// Records the duration and outcome of an attempt to deliver. `seen_in` is the span of the attempt; `None` if it is
+    /// not traced.
     pub fn note_attempt(&self, outcome: AttemptOutcome, took: Duration, seen_in: Option<TraceParent>) {
         self.attempts.0[outcome as usize].record(took, seen_in);
     }
@@ -228,8 +230,8 @@ impl SinkHealth {
         self.last_error.load_full()
     }
 
-    /// Sets the reason, without secrets, for which the receiver last refused an event. `None` clears the reason, once
-    /// no refused event waits any more. Deliveries of other events do not clear it.
+    /// Sets the reason for which the receiver last refused an event, without secrets. Call it with `None` once no
+    /// refused event waits any more; deliveries of other events do not clear the reason.
     pub fn set_refusal(&self, error: Option<&str>) {
         if error.is_some() || self.refusal.load().is_some() {
             self.refusal.store(error.map(|error| Arc::new(error.to_owned())));
@@ -245,7 +247,7 @@ impl SinkHealth {
         }
     }
 
-    /// Records the journal's state after a successful write, which ends the error that [`Self::set_journal_trouble`]
+    /// Records the journal's state after a successful write. Clears the error that [`Self::set_journal_trouble`]
     /// recorded.
     pub fn show_journal(&self, state: &JournalState) {
         let JournalState { end, pending, bytes, limit, letters: dead_letters, replaced, lost } = *state;

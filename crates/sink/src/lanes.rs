@@ -55,7 +55,8 @@ struct Lane {
     queue_bytes: usize,
     batch: Option<Batch>,
     set_aside: SetAside,
-    /// Whether the lane's previous batch was an event that had been set aside after a failure.
+    /// Whether the lane's previous batch was an event that had been set aside after a failure. If so, the next batch is
+    /// taken from the queue, if one is ready there.
     was_set_aside: bool,
 }
 

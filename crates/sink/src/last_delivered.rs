@@ -323,8 +323,8 @@ mod tests {
         Notification::Deleted { object: pod_of("web", uid, version), tombstone: false }
     }
 
-    /// Observes notifications after a start with a journal. Returns the events that are sent, as text, and the records
-    /// that are left.
+    /// Simulates a restart: the journal has the events of `journaled`, and the hub then observes `observed`. Returns
+    /// the events that must be sent, as text, and the remaining records of last states.
     fn sent(journaled: &[Notification], observed: &[Notification]) -> (Vec<String>, LastDelivered) {
         let mut last = LastDelivered::default();
         for notification in journaled {

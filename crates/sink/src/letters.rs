@@ -112,7 +112,7 @@ impl DeadLetter {
     /// Decodes a letter that [`Self::encode`] wrote.
     ///
     /// # Errors
-    /// [`InvalidRecord`] if the bytes are not such a letter.
+    /// [`InvalidRecord`] if the bytes are not a valid letter.
     pub fn decode(bytes: &[u8]) -> Result<Self, InvalidRecord> {
         let short = InvalidRecord::TOO_SHORT;
         let (length, rest) = bytes.split_first_chunk::<4>().ok_or(short)?;
@@ -138,7 +138,7 @@ impl MemoryLetters {
     /// Maximum bytes of the events of all letters. The newest letter is kept even if it is larger.
     pub const BYTES: usize = 16 * 1024 * 1024;
 
-    /// Adds a letter. Returns how many old ones were dropped to make room.
+    /// Adds a letter. Returns how many old letters were dropped to make room.
     pub fn push(&mut self, letter: DeadLetter) -> u64 {
         self.bytes += letter.event.size();
         self.ring.push_back((self.next, letter));

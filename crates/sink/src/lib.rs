@@ -90,7 +90,7 @@ pub enum Outcome {
         /// The receiver's `Retry-After`. It delays the whole sink, not only this batch.
         after: Option<Duration>,
         /// Whether the receiver refused this content (too large, malformed). The batch is then retried in halves. An
-        /// event that is refused alone is retried for [`RetryParams::refused_for`] while others are delivered.
+        /// event that is refused alone is retried for [`RetryParams::refused_for`] while other events are delivered.
         content: bool,
         /// Error text, without secrets.
         error: String,

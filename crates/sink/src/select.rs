@@ -7,8 +7,8 @@ use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, On
 /// Conditions that a notification must meet to be sent by a sink.
 #[derive(Debug)]
 pub struct Selection {
-    /// Part of the objects that the sink accepts, chosen by hash; `None` accepts all. Notifications of other objects
-    /// are dropped before they are evaluated or counted.
+    /// Part of the objects that the sink accepts, chosen by hash; `None` accepts all. The sink drops notifications of
+    /// other objects before it evaluates the other conditions, and does not count them.
     pub partition: Option<SinkPartition>,
     /// Accepted event types. Default added, updated, deleted.
     pub events: Vec<EventType>,

@@ -53,7 +53,8 @@ pub struct OpenedStore {
     pub durability: Durability,
     /// Last journaled events of objects whose states are missing from the caches on disk.
     pub uncheckpointed: Vec<Event>,
-    /// Findings about the files when they were opened: those of the journal, then those of the dead letters.
+    /// Findings about the files when they were opened, such as lost or damaged records: first those of the journal,
+    /// then those of the dead letters.
     pub recovery: [Recovery; 2],
 }
 

@@ -32,7 +32,7 @@ pub enum Work {
         /// Maximum bytes of events.
         bytes: usize,
     },
-    /// Make room by merging events of the same object, starting at number `from`.
+    /// Make room by merging events of the same object, starting at journal number `from`.
     Merge {
         /// Journal number of the first event that may be merged. Events before it may be in delivery.
         from: u64,
@@ -67,7 +67,7 @@ pub enum Done {
         given_up: u64,
         /// Number of dead letters that were dropped to make room.
         forgotten: u64,
-        /// Rest of the commit, to be tried again, and the error; `None` if everything is stored.
+        /// Parts of the commit that are not stored, to be tried again, and the error; `None` if everything is stored.
         left: Option<(Commit, StoreError)>,
         /// State of the journal afterwards.
         state: JournalState,

@@ -26,7 +26,7 @@ use informer_hub_types::{Fsync, Notification};
 pub(super) const ROOM: usize = 20;
 const FLUSH: Duration = Duration::from_secs(30);
 
-/// A sink during one lifetime of its process.
+/// Simulated process that runs one sink, from the start of the process to its end.
 pub(super) struct Process {
     machine: Machine<u32>,
     store: Store,
@@ -92,7 +92,7 @@ impl Process {
         self.now
     }
 
-    /// Returns the number of undelivered events, and how many of them would be lost if the process ended now.
+    /// Returns the number of undelivered events, and the number of events that would be lost if the process ended now.
     pub(super) fn undelivered(&self) -> (u64, u64) {
         (self.machine.undelivered(), self.machine.at_risk())
     }

@@ -67,7 +67,8 @@ fn all_in_order(bed: &dyn TestBed, prefix: &str, objects: usize, versions: u64) 
 }
 
 /// Kills the process while some events are acknowledged, some are in flight and some were never attempted. The next
-/// process delivers the rest in order under the same ids, and repeats at most the events in flight.
+/// process delivers all unacknowledged events in order, under the same ids. The receiver gets at most the events in
+/// flight a second time.
 pub(super) async fn restart_delivers_the_rest_and_repeats_only_events_in_flight(bed: &dyn TestBed) {
     let (disk, limits) = (disk(), StoreLimits::default());
     let mut first = Process::start(bed.transport(LONG), Some((&disk, limits)));

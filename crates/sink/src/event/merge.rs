@@ -60,8 +60,8 @@ fn one(merged: Option<Parts>, older: Event, newer: Event) -> SmallVec<[Event; 2]
     merged.map_or_else(|| smallvec![older, newer], |parts| smallvec![Event(Arc::new(parts))])
 }
 
-/// Merges an addition and a following update to an addition with the newer state. Returns `None` if an event's JSON
-/// does not parse.
+/// Merges an addition and the update that follows it into one addition, which has the newer state. Returns `None` if an
+/// event's JSON does not parse.
 fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is): (Wire<'_>, Wire<'_>) = (read(older)?, read(newer)?);
     let [group, api_version, plural, ..] = subject_parts(&newer.subject)?;

@@ -45,7 +45,7 @@ impl Event {
     /// Decodes an event that [`Self::encode`] wrote. `sequence` is the event's number in the journal.
     ///
     /// # Errors
-    /// [`InvalidRecord`] if the bytes are not such a record.
+    /// [`InvalidRecord`] if the bytes are not a valid record.
     pub fn decode(bytes: &[u8], sequence: Option<u64>) -> Result<Self, InvalidRecord> {
         let (&[format, kind], mut rest) = bytes.split_first_chunk::<2>().ok_or(InvalidRecord::TOO_SHORT)?;
         if format != FORMAT {

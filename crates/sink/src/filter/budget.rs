@@ -23,8 +23,8 @@ use regex::{Regex, RegexBuilder};
 const BUDGET: u64 = 2_000_000;
 /// Bytes of text that weigh one unit.
 const BYTES_PER_UNIT: u64 = 64;
-/// Size classes of compiled patterns: the maximum size in bytes, and the cost of one searched byte in 1/64 unit. A
-/// larger pattern costs more, since the slowest regex engine does work for each state of the pattern.
+/// Size classes of compiled patterns: the maximum size in bytes, and the cost of one searched byte, in 1/64 of a budget
+/// unit. A larger pattern costs more, since the slowest regex engine does work for each state of the pattern.
 const PATTERN_SIZES: [(usize, u64); 3] = [(16 << 10, 16), (128 << 10, 64), (1 << 20, 512)];
 
 const CHARGE: &str = "@charge";
@@ -135,8 +135,8 @@ fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b,
     Ok(value)
 }
 
-/// Returns an index unchanged. Rejects a number with a fraction, for which the interpreter would copy the whole list
-/// into its error.
+/// Returns an index (`i` in `list[i]`) unchanged. Rejects a number with a fraction: the interpreter would reject it
+/// with an error that has a copy of the whole list.
 fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     match value.downcast_ref::<CelDouble>() {
@@ -347,7 +347,7 @@ fn is_small_index(node: &IdedExpr) -> bool {
     matches!(&node.expr, Expr::Literal(LiteralValue::String(_) | LiteralValue::Int(_) | LiteralValue::UInt(_)))
 }
 
-/// Returns whether a function's result is small or already charged.
+/// Returns whether the result of a function needs no charge, because it is small or was already charged.
 fn is_small(function: &str) -> bool {
     matches!(
         function,

@@ -48,7 +48,8 @@ pub struct Filter {
     wants: NeededObjects,
 }
 
-/// Which of `object` and `oldObject` the expression reads; the other is not decoded.
+/// Whether the expression reads `object`, and whether it reads `oldObject`. An object that it does not read is not
+/// decoded.
 #[derive(Clone, Copy, Debug)]
 struct NeededObjects {
     object: bool,
@@ -274,7 +275,7 @@ impl<'p> Check<'p> {
     }
 }
 
-/// Returns the error with the line and column of a node.
+/// Returns a compile error with the text `problem`, at the line and column of a node.
 fn wrong(program: &Program, node: u64, problem: String) -> InvalidFilter {
     let source = program.source_info();
     let at = source.offset_for(node).map_or(0, |(start, _)| start as usize);

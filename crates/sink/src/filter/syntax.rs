@@ -12,8 +12,8 @@ const VALUE: &str = "a value such as object.metadata.name, 'text' or 3";
 /// Operators of other languages and their CEL equivalents.
 const WORDS: [(&str, &str); 5] = [("and", "&&"), ("or", "||"), ("not", "!"), ("is", "=="), ("eq", "==")];
 
-/// Returns the error for the parser's `message`. `line` and `column` count from 1; positions beyond the text mean its
-/// end.
+/// Returns the error to show for the parser's `message`. `line` and `column` count from 1; a position beyond the text
+/// counts as the end of the text.
 pub(super) fn explain(text: &str, message: &str, line: usize, column: usize) -> InvalidFilter {
     let source = Source::of(text);
     let at = if text.trim().is_empty() { 0 } else { source.offset(line, column) };

@@ -88,7 +88,7 @@ fn loops_nest_at_most_twice() {
     assert!(Filter::compile("[1].all(x, [2].all(y, [3].all(z, x < y)))").is_err());
 }
 
-/// Evaluates an expression on an object. Returns the result and the time.
+/// Evaluates an expression on an object. Returns the result, and the time that the evaluation took.
 fn evaluate(text: &str, object: serde_json::Value) -> (Result<bool, String>, std::time::Duration) {
     let filter = Filter::compile(text).unwrap();
     let variables = [object, serde_json::Value::Null, serde_json::Value::Null, serde_json::Value::Null];

@@ -19,8 +19,8 @@ const MAX_UNWRITTEN: usize = 4096;
 /// Maximum bytes of accepted events that are not written to the journal yet, exceeded by at most one event. Also the
 /// maximum bytes of unwritten dead letters.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes and number of unwritten events at which they are written immediately. The number must not exceed a listener's
-/// batch, since a listener sends its next batch only after the answer to the previous one.
+/// Bytes and number of unwritten events at which they are written immediately. The number must not exceed the size of a
+/// listener's batch: a listener sends no further events until the sink has written the batch and answered.
 const ENOUGH: (usize, usize) = (1024 * 1024, 256);
 /// Maximum time for which an acknowledgement waits to be written together with the next events. After a crash in this
 /// time, the acknowledged event is delivered again.
@@ -64,9 +64,9 @@ pub(super) struct Durable<T> {
     write_pause: Pause,
     /// Pause after failed reads.
     read_pause: Pause,
-    /// Whether the events that the journal had at the start are synced to disk. Until then no sender is answered: the
-    /// sink may have skipped its events because the journal already has them, and a power failure could still remove
-    /// them from there.
+    /// Whether the events that the journal had at the start are synced to disk. Until then no sender is answered. The
+    /// sink may have skipped a sender's events because the journal already has them, and a power failure could still
+    /// remove them from the journal.
     is_settled: bool,
     /// Whether to merge events of the same objects before the next write.
     merge_first: bool,
@@ -354,8 +354,8 @@ impl<T> Durable<T> {
         }
     }
 
-    /// Puts consecutive events into the lanes (send queues) while there is room. The others are read from the journal
-    /// later. Returns whether there was room for all.
+    /// Puts consecutive events of the journal into the lanes (send queues) until one has no room. That event and the
+    /// following ones are read from the journal again later. Returns whether all events had room.
     fn feed(&mut self, events: Vec<Event>, lanes: &mut Lanes, now: Instant) -> bool {
         for event in events {
             let number = event.sequence().unwrap_or_default();
@@ -384,14 +384,16 @@ impl Pause {
         self.until().is_none_or(|until| until <= now)
     }
 
-    /// Starts a pause after a failure. Returns whether the previous call of the store succeeded.
+    /// Starts a pause after a failed call of the store; each further failure in a row makes it longer. Returns whether
+    /// the previous call succeeded, so that the caller logs only the first failure.
     fn extend(&mut self, now: Instant) -> bool {
         let failures = self.failed.map_or(0, |(_, failures)| failures);
         self.failed = Some((now + exponential_backoff(PAUSES.0, failures, PAUSES.1), failures + 1));
         failures == 0
     }
 
-    /// Ends the pause after a success. Returns whether the previous call of the store failed.
+    /// Ends the pause after a successful call of the store. Returns whether the previous call failed, so that the
+    /// caller logs the recovery.
     fn end(&mut self) -> bool {
         self.failed.take().is_some()
     }

@@ -26,10 +26,10 @@ pub type SourceVersions = BTreeMap<String, BTreeMap<String, u64>>;
 /// Progress of deliveries, for a sink in standby.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Versions up to which the receiver has acknowledged every change to the delivering process.
+    /// Versions up to which the other process has delivered every change, with an acknowledgement of the receiver.
     pub acknowledged: SourceVersions,
-    /// Versions up to which this sink has accepted every change. A new value is read from the cluster only after a
-    /// `Coverage` has reported the previous value.
+    /// Versions up to which this sink has accepted every change. Each version is reported in a `Coverage` before the
+    /// next one is read from the cluster.
     pub accepted: SourceVersions,
 }
 
@@ -43,7 +43,8 @@ struct HeldDeletion {
     /// reached 2.
     accepted: Option<u64>,
     /// How often `accepted` has changed since the machine began to hold the deletion, at most 2. After the second
-    /// change, `accepted` is at least as new as the deletion, since it was read later.
+    /// change, `accepted` was read from the cluster later than the deletion arrived, so it is at least as new as the
+    /// deletion.
     changes: u8,
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum Behavior {
     /// Stores all messages.
     #[default]
     Store,
-    /// Answers the next message with an error, and stores later ones.
+    /// Answers the next message with an error, and stores later messages.
     RefuseOnce,
     /// Refuses messages that contain this text, as too large.
     Poison(String),

@@ -31,8 +31,8 @@ pub(super) struct Link {
 pub(super) struct Links {
     params: Arc<NatsParams>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// Last error that the server reported on the connection, which does not always relate to a message. Shown with the
-    /// errors of messages, and cleared when a connection is established.
+    /// Last error that the server reported on the connection. It may have nothing to do with a message of the sink. It
+    /// is shown with the errors of messages, and cleared when a connection is established.
     problem: Arc<Mutex<Option<String>>>,
 }
 

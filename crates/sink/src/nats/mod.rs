@@ -38,7 +38,7 @@ pub struct NatsParams {
     pub subject: SubjectPattern,
     /// Stream that must store the messages; `None` accepts any stream that listens to the subject.
     pub stream: Option<String>,
-    /// Credentials; `None` connects without.
+    /// Credentials; `None` connects without credentials.
     pub auth: Option<NatsAuth>,
     /// PEM file with trusted roots, instead of the system's. All certificate files are read for each connection.
     pub ca_file: Option<PathBuf>,

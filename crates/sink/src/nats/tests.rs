@@ -191,7 +191,7 @@ async fn credentials_are_sent_and_never_shown() {
     assert!(error.contains("cannot use creds_file nowhere.creds"), "{error}");
 }
 
-/// Runs the machine until `end` of a virtual clock, with real delivery attempts.
+/// Runs the machine until its virtual clock reaches `end`, with real delivery attempts.
 async fn run_until(machine: &mut Machine<()>, transport: &NatsTransport, now: &mut Instant, end: Instant) {
     loop {
         while let Some(action) = machine.next(*now) {

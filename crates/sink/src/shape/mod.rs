@@ -26,7 +26,7 @@ pub enum Shape {
     Preset(Preset),
 }
 
-/// Members of a CloudEvent's JSON that the other formats need.
+/// Members of a CloudEvent's JSON from which the formats other than CloudEvents are made.
 #[derive(Debug, Deserialize)]
 struct Envelope<'e> {
     #[serde(borrow)]

@@ -8,7 +8,8 @@ use informer_hub_types::{Preset, printable};
 
 /// Maximum characters of a Slack header, as Slack allows.
 const SLACK_HEADER: usize = 150;
-/// Maximum characters of a Slack field. Slack allows 2,000 after escaping, which may make five characters of one.
+/// Maximum characters of a Slack field. Slack allows 2,000 after escaping, which can turn one character into five
+/// (`&amp;`).
 const SLACK_FIELD: usize = 390;
 /// Maximum characters of one value on a Teams card (limit of a message: 28 KB).
 const TEAMS_VALUE: usize = 500;
@@ -125,8 +126,8 @@ fn discord(summary: &Summary) -> Value {
     })
 }
 
-/// Makes a text printable and shortens it to `limit` UTF-16 units; no chat counts a text as longer than that. Returns
-/// `–` instead of an empty text, which chats reject.
+/// Makes a text printable and shortens it to at most `limit` UTF-16 units. A chat may count other units, but never more
+/// of them. Returns `–` instead of an empty text, which chats reject.
 fn short(text: &str, limit: usize) -> String {
     let mut out = String::new();
     let mut length = 0;

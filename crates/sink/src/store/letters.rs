@@ -199,8 +199,8 @@ impl Store {
     }
 
     /// Moves the letters that meet the filter back into the journal, oldest first and under their old ids. If the
-    /// journal is full or the disk fails, the remaining letters stay dead letters. The events of a few of them may then
-    /// be in the journal too.
+    /// journal is full or the disk fails, the remaining letters stay dead letters. Events of a few remaining letters
+    /// may nevertheless be in the journal too.
     pub fn replay_letters(&mut self, filter: &LetterFilter) -> Replayed {
         let mut replayed = Replayed::default();
         replayed.error = self.try_replay(filter, &mut replayed).err();

@@ -60,7 +60,8 @@ pub struct WebhookParams {
     pub headers: ExtraHeaders,
     /// Client certificate for mutual TLS.
     pub client_cert: Option<ClientCert>,
-    /// Opens connections, for `http` addresses only; `None` uses TCP and proxies.
+    /// Function of the embedding program that opens the connections to the receiver, for `http` addresses only. With
+    /// `None`, the client uses TCP and the environment's proxies.
     pub dial: Option<Dial>,
 }
 

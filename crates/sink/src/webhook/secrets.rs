@@ -113,7 +113,8 @@ impl Secrets {
         shown + &text[end..]
     }
 
-    /// Adds the byte ranges of all secrets in `form` to `found`. A secret that is cut off at the text's end counts too.
+    /// Adds the byte ranges of all secrets in the decoded text `form` to `found`. A secret that is cut off at the end
+    /// of the text counts too, if at least [`MIN_PART`] characters of it are left.
     fn find(&self, form: &[Decoded], found: &mut Vec<Range<usize>>) {
         for secret in &self.0 {
             for start in 0..form.len() {
@@ -249,7 +250,7 @@ mod tests {
         Secrets::of(&params)
     }
 
-    /// Returns a text in the encodings that receivers use: unchanged, in one encoding, and in nested encodings.
+    /// Returns a text as it is, percent-encoded, as HTML, as JSON, and in nested encodings, as receivers may repeat it.
     fn encodings(text: &str) -> Vec<String> {
         let percent = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
         let html = |text: &str| text.replace('&', "&amp;").replace('"', "&quot;").replace('\'', "&#39;");

@@ -39,7 +39,8 @@ pub(super) struct Service {
 struct CachedCaller {
     client: Caller,
     files: FileStates,
-    /// State of the last files that could not be used, so that the error is logged only once for them.
+    /// State of the changed certificate files that could not be used last. As long as the files stay in this state, the
+    /// error is not logged again.
     broken: FileStates,
 }
 
@@ -75,7 +76,8 @@ impl Service {
         cached.client.clone()
     }
 
-    /// Makes one attempt. The time limit applies until the head of the answer is received.
+    /// Makes one attempt to deliver a batch, and returns its outcome. The attempt's time limit applies until the head
+    /// of the answer is received.
     pub(super) async fn exchange(&self, batch: &[Event]) -> Outcome {
         let params = &self.params;
         let body = match params.shape.batch(batch, params.batched) {
