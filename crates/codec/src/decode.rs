@@ -83,8 +83,8 @@ pub(super) enum Bytes<'b> {
 type TransformResult = (Labels, Vec<IndexEntry>, Arc<[u8]>);
 
 impl Decoder {
-    /// Creates a decoder for one resource. `indexes` are pairs of an index name and the path of its values. Indexes
-    /// with the same path are filled in the order of `indexes`.
+    /// Creates a decoder for one resource. `indexes` are pairs of an index name and the path of its values. If indexes
+    /// have the same path, their values are listed in the order of `indexes`.
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let paths = Paths::shared(projection, &indexes);
@@ -170,8 +170,8 @@ impl Decoder {
     /// Decodes one line of a watch.
     ///
     /// # Errors
-    /// The error of an ERROR event, or [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the line is not an
-    /// event.
+    /// For an ERROR event, the error that it reports. [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the
+    /// line is not an event.
     pub fn decode_event(&mut self, line: &[u8]) -> Result<WatchItem, SourceError> {
         let (mut envelope, input) = (Envelope::default(), line);
         let (found, result) = self.walk(line, false, |walk| match envelope.read(input, walk)? {
@@ -253,8 +253,8 @@ impl Decoder {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Creates a [`Walk`], with which `run` reads `input`, and returns the values found. `is_converted` is true if
-    /// `input` is the JSON that was converted from protobuf last.
+    /// Walks over `input`: creates a [`Walk`] and calls `run` with it. Returns the values that the walk has found, and
+    /// the result of `run`. `is_converted` is true if `input` is the JSON that was converted from protobuf last.
     fn walk<'de>(
         &mut self,
         input: &'de [u8],
@@ -346,7 +346,8 @@ impl Decoder {
         Some(Skipped { key: None, version: None, reason })
     }
 
-    /// Runs the transform, and reads labels and index values from its result.
+    /// Runs the transform on an object's JSON, and reads labels and index values from the result. Fails if the result
+    /// is not an object, or its key is not `own`, the key of the original object.
     fn transformed(&mut self, transform: &Transform, own: &ObjectKey, json: &[u8]) -> Result<TransformResult, String> {
         let json = transform.apply(json)?;
         let (found, result) = self.walk_object(&json);
@@ -434,8 +435,8 @@ impl Decoder {
     }
 }
 
-/// Returns the event for an object that cannot be decoded: a deletion if `kind` is `DELETED` and the key is known,
-/// otherwise a skipped event.
+/// Returns the event for an object that cannot be decoded: a deletion if `kind` is `DELETED` and the object's key is
+/// known, otherwise a skipped event.
 fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
     match skipped.key {
         Some(key) if kind == "DELETED" => {

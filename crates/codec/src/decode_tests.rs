@@ -475,7 +475,7 @@ fn truncated_object_has_a_key_only_if_certain() {
     assert_eq!(skipped.key.unwrap().as_str(), "a", "what has no namespaces cannot lack one");
 }
 
-/// Random JSON, in which many field names are those that the tests' paths contain.
+/// Random JSON, in which many field names also occur in the paths of the tests.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

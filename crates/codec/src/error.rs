@@ -10,7 +10,7 @@ use informer_hub_types::ListReason;
 pub struct SourceError {
     /// The class that decides how to react.
     pub class: ErrorClass,
-    /// The request and the failure. Contains no secret and no object data.
+    /// Text that names the request and the failure. Contains no secret and no object data.
     pub message: String,
 }
 

@@ -3,7 +3,7 @@
 /// Capacity that the buffer keeps for later items, in bytes.
 const KEPT_CAPACITY: usize = 1024 * 1024;
 
-/// Buffered bytes: those before `at` have been read, the others not yet.
+/// Buffered bytes. The bytes before `at` have been read, the bytes from `at` on have not.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     buffer: Vec<u8>,

@@ -9,7 +9,8 @@ fn limits_match_documentation() {
     assert_eq!(KEPT_CAPACITY, 256 << 10);
 }
 
-/// Returns lines as text; an oversized one as `long:` and the length of its head.
+/// Splits `pieces` into lines and returns their texts. An oversized line is `long:` and the number of its bytes that
+/// the splitter kept; an incomplete last line is `rest:` and its text.
 fn lines(pieces: &[&[u8]], limit: usize) -> Result<Vec<String>, SourceError> {
     let (mut splitter, mut out) = (LineSplitter::new(limit), Vec::new());
     for piece in pieces {

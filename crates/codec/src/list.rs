@@ -61,7 +61,8 @@ enum State {
     Start,
     Members,
     Items,
-    /// The splitter skips a value; `true` if the value is an item, `false` if it is another member of the list.
+    /// The splitter skips a value. The flag is `true` for an item, and `false` for another member of the list's JSON
+    /// object.
     Skim(Skim, bool),
     Done,
 }
@@ -251,11 +252,11 @@ impl ListSplitter {
         Ok(None)
     }
 
-    /// Refuses a `Table` or `Status` that the server sent instead of a list, before items are read.
+    /// Returns an error if the server sent a `Table` or `Status` instead of a list.
     ///
-    /// The list of a custom resource may have the kind `Table` or `Status`. It is accepted if its API group is the
-    /// resource's, and not the core group. While the list's `apiVersion` is not read yet, the group is not compared,
-    /// unless `last` is true: then the list is refused.
+    /// The list of a custom resource may also have the kind `Table` or `Status`. It is accepted if its API group is
+    /// that of the resource. While its `apiVersion` is not read yet, it is accepted too, except at the last check of
+    /// the list (`last`). Resources of the core group are never custom.
     fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
         let refusal = match self.kind.as_deref() {
             Some("Table") => "list: the server sent a Table instead of objects",

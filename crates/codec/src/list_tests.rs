@@ -9,7 +9,8 @@ fn decoder() -> Decoder {
     Decoder::new(pods, &Projection::default(), Vec::new())
 }
 
-/// Returns the steps of a list as text: names, `skip:key`, `end:version:token:remaining`, or `error:class`.
+/// Decodes a list that arrives in `pieces`. Returns each step as text: an object's key, `skip:key`,
+/// `end:version:token:remaining`, or `error:class`.
 fn list(pieces: &[&[u8]], limit: usize) -> Vec<String> {
     let (mut decoder, mut splitter, mut out) = (decoder(), ListSplitter::new(limit), Vec::new());
     let describe = |step: ListStep| match step {

@@ -76,11 +76,11 @@ pub(super) const READ: [&[&str]; 5] = [
 /// Members that the decoder reads of bookmarks.
 const READ_OF_BOOKMARKS: &[&str] = &["metadata", "annotations"];
 
-/// Returns the members that are left out when protobuf is converted to JSON, because the projection drops them.
+/// Returns the members that are left out when protobuf is converted to JSON, because the projection drops them. Also
+/// returns whether these are all members that the projection drops.
 ///
-/// The returned `bool` is true if these are all members that the projection drops. It is false for a
-/// [`Projection::Keep`], or if a dropped member is still converted. That is so if its path has `[*]`, or if it contains
-/// a path that the decoder or an index reads.
+/// The returned `bool` is false for a [`Projection::Keep`], and if a dropped member must be converted nevertheless. A
+/// member must be converted if its path has `[*]`, or if it contains a path that the decoder or an index reads.
 pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> (Omit, bool) {
     let mut omit = Omit::default();
     let Projection::Drop(paths) = projection else { return (omit, false) };

@@ -35,15 +35,15 @@ impl Decoder {
         self.protobuf.in_use(metadata_only)
     }
 
-    /// Requests JSON instead of protobuf, for ten minutes to six hours by `reason`.
+    /// Requests JSON instead of protobuf, for a time that depends on `reason`: ten minutes to six hours.
     pub fn refuse_protobuf(&mut self, reason: JsonReason, message: &str) {
         self.protobuf.refuse(reason, bounded(message));
     }
 
     /// Counts `error` as a failure of protobuf if it is [`ErrorClass::Malformed`], and returns it unchanged.
     ///
-    /// After three failures in a row, the decoder requests JSON for ten minutes. When it requests protobuf again, one
-    /// more failure leads to JSON, until an event or a list was decoded.
+    /// After three failures in a row, the decoder requests JSON for ten minutes. Then it tries protobuf again. The next
+    /// failure leads to JSON immediately, unless an event or a whole list was decoded before.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
         if error.class == ErrorClass::Malformed {
             self.protobuf.failed(bounded(&error.message));

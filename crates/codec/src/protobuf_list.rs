@@ -34,7 +34,8 @@ enum State {
     Envelope,
     /// The next bytes begin a field of the list.
     List,
-    /// This many bytes are still to be skipped; `true` if they are in the list, `false` if in the envelope.
+    /// This many bytes are still to be skipped. The flag is `true` if they are in the list's message, and `false` if
+    /// they are in the envelope around it.
     Skip(u64, bool),
     Done,
 }

@@ -1,4 +1,4 @@
-//! Lists in protobuf, in pieces of any size.
+//! Tests of the splitter of lists in protobuf. The list bodies arrive in pieces of any size.
 
 use super::*;
 use crate::protobuf::tests::{bytes, decoder, pod, unknown, varint as encoded};

@@ -1,4 +1,4 @@
-//! State of a decoder for Kubernetes protobuf: scratch buffers, and whether JSON is used instead.
+//! State of a decoder for Kubernetes protobuf: scratch buffers, and whether it requests JSON instead for now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +41,8 @@ pub(super) struct Protobuf {
     /// Whether the built-in schema has the resource's type.
     pub(super) is_builtin: bool,
     refusal: Option<Refusal>,
-    /// Number of answers in a row that were not protobuf. Set to [`MAX_FAILURES`] - 1 when JSON is requested, so that
-    /// one more failure is enough afterwards.
+    /// Number of answers in a row that were not protobuf. Set to [`MAX_FAILURES`] - 1 when JSON is requested. So the
+    /// first failure after the return to protobuf leads to JSON again.
     failures: u32,
     paths: Arc<Paths>,
     /// Converter from protobuf to JSON. Created when an object needs it, and freed at each bookmark.
@@ -58,8 +58,8 @@ pub(super) struct Protobuf {
 enum Prepared {
     /// No [`Excerpt`] was created yet.
     No,
-    /// An [`Excerpt`] cannot be created, because the indexes or the projection need JSON. Also the state while an
-    /// object is read with the `Excerpt`.
+    /// No [`Excerpt`] is available. Either the indexes or the projection need JSON, or the `Excerpt` is in use to read
+    /// an object.
     Impossible,
     Excerpt(Box<Excerpt>),
 }

@@ -1,4 +1,4 @@
-//! Events and items in protobuf, written field by field.
+//! Tests of decoding events and list items in protobuf. The inputs are encoded field by field.
 
 use super::super::paths::omitted;
 use super::super::projection::Projection;

@@ -71,7 +71,8 @@ pub fn text_of(json: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<String>(json).ok().map(Cow::Owned)
 }
 
-/// Returns the index value of a JSON value: strings unescaped, numbers and booleans as written, `None` for others.
+/// Returns the index value of a JSON value: the text of a string with its escapes resolved, a number or boolean as
+/// written. Returns `None` for `null`, arrays, objects and invalid UTF-8.
 pub fn scalar_of(json: &[u8]) -> Option<Cow<'_, str>> {
     match json.first()? {
         b'"' => text_of(json),
@@ -106,8 +107,9 @@ fn string(input: &[u8], mut at: usize) -> Scanned<(usize, bool)> {
     }
 }
 
-/// Finds the first quote, backslash or control character among eight bytes. The lowest bit set in the result is the
-/// high bit of its byte; the bits above are meaningless. Returns 0 if there is none.
+/// Finds the first quote, backslash or control character among the eight bytes of `word` (little endian). The number of
+/// trailing zero bits in the result, divided by eight, is the index of this byte. Higher bits are meaningless. Returns
+/// 0 if there is no such byte.
 #[inline]
 fn special(word: u64) -> u64 {
     let zero = |word: u64| word.wrapping_sub(ONES) & !word;

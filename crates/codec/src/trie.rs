@@ -30,7 +30,7 @@ pub(super) struct Node {
     pub(super) labels: bool,
     pub(super) drop: bool,
     pub(super) keep: bool,
-    /// Whether the projection keeps a path below this node's path.
+    /// Whether the projection keeps something inside the value at this node's path.
     pub(super) keep_below: bool,
     /// Positions, in the decoder's list of indexes, of the indexes that have this path.
     pub(super) indexes: SmallVec<[u16; 2]>,

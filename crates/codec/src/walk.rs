@@ -109,7 +109,8 @@ impl<'de> Walk<'_, 'de> {
         *slot = scan::text_of(text);
     }
 
-    /// Walks over the inside of a value that begins at `start`.
+    /// Walks over what is inside the value at offset `start`: its members, elements or labels, as far as they are
+    /// needed. Returns the offset behind the value.
     fn inside(&mut self, node: usize, start: usize) -> Scanned {
         let needs = self.trie.get(node);
         match self.input.get(start) {
@@ -152,7 +153,8 @@ impl<'de> Walk<'_, 'de> {
         Ok(at)
     }
 
-    /// Returns the end of a member that is not needed.
+    /// Returns the offset behind the value of a member that is not needed. Takes it from `extents` if it is known
+    /// there, and scans the value otherwise.
     fn skip(&self, key: &Key) -> Scanned {
         match self.extents.binary_search_by_key(&key.span.start, |extent| extent.key) {
             Ok(place) => {
@@ -189,7 +191,7 @@ impl<'de> Walk<'_, 'de> {
         Ok(end)
     }
 
-    /// Walks over `metadata.labels`. All labels are read, and those with an index also yield index values.
+    /// Walks over `metadata.labels`. Reads all labels; a label that has an index also yields an index value.
     fn labels(&mut self, node: usize, at: usize) -> Scanned {
         let (trie, input) = (self.trie, self.input);
         let mut pairs = Vec::new();
