@@ -69,8 +69,7 @@ impl fmt::Debug for Http2 {
 }
 
 impl Http2 {
-    /// Starts HTTP/2 on `link`. Waits for the answer to a first PING, because the server has announced its limits by
-    /// then.
+    /// Starts HTTP/2 on `link`, and waits for the answer to a first PING. By then, the server has announced its limits.
     ///
     /// `limit` is this client's limit of open streams. The connection's window is enough for so many streams with their
     /// largest windows.

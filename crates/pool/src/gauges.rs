@@ -76,7 +76,7 @@ impl CountedConnection {
         Self { gauges: Arc::clone(gauges), end: None }
     }
 
-    /// Counts a connection of HTTP/1.1: as opened now, and as closed when this guard is dropped.
+    /// Marks the connection as HTTP/1.1: counts it as opened now, and as closed when this guard is dropped.
     pub(crate) fn is_http1(&mut self) {
         self.gauges.opened(OpenReason::Http1);
         self.end = Some(CloseReason::Http1);

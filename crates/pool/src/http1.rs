@@ -31,7 +31,8 @@ const IDLE: Duration = Duration::from_secs(2);
 /// would stay that large for a watch on the connection. A list is read as fast with this limit.
 const READ: usize = 32 * 1024;
 
-/// Connection that was opened for HTTP/2, on which the server chose HTTP/1.1. The next request uses it.
+/// Connection that was opened for HTTP/2, but on which the server chose HTTP/1.1. It is kept for the next HTTP/1.1
+/// request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spare(Arc<Mutex<Option<(Link, Instant)>>>);
 
@@ -54,7 +55,8 @@ pub(crate) struct Http1 {
     newest: Newest,
 }
 
-/// State of the connection that was opened last; it has the I/O error that ended the connection.
+/// State of the connection that was opened last, including the I/O error that ended it. `None` before the first
+/// connection.
 type Newest = Arc<Mutex<Option<Arc<Activity>>>>;
 
 impl Http1 {

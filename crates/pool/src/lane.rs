@@ -1,4 +1,4 @@
-//! Lanes: each opens and keeps the HTTP/2 connections for one kind of requests, watches or lists.
+//! Lanes: each lane opens and keeps the HTTP/2 connections for one kind of request, either watches or lists.
 
 use std::error::Error;
 use std::fmt;
@@ -35,8 +35,8 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Returns the maximum number of streams of a connection. It also decides the largest flow-control window of a
-    /// stream: 512 KiB for watches, 2 MiB for lists.
+    /// Returns the maximum number of streams of a connection. The streams share the connection's flow-control window.
+    /// So this number also decides the largest window of a stream: 512 KiB for watches, 2 MiB for lists.
     fn streams(self) -> u32 {
         match self {
             Self::Watch => 256,

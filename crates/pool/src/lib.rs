@@ -1,4 +1,5 @@
-//! HTTP connections to one server: few of HTTP/2 with many requests each, or HTTP/1.1 with one each.
+//! HTTP connections to one server: a few HTTP/2 connections with many requests each, or one HTTP/1.1 connection for
+//! each running request.
 //!
 //! # Lanes
 //! Requests of a [`Lane`] share connections of HTTP/2. A connection takes as many requests as the server's

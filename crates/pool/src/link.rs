@@ -19,8 +19,8 @@ use super::gauges::{CountedConnection, Gauges};
 pub(crate) struct Activity {
     /// Set when bytes arrive; cleared by the health check.
     has_arrived: AtomicBool,
-    /// The error of the first failed read, for error messages. Errors of HTTP/2 contain only its kind and text. Errors
-    /// of HTTP/1.1 do not mention it if the request was not sent yet.
+    /// The error of the first failed read, for error messages. Errors of HTTP/2 contain only the kind and text of this
+    /// error. Errors of HTTP/1.1 do not mention it if the request was not sent yet.
     failure: OnceLock<Arc<io::Error>>,
 }
 

@@ -9,15 +9,15 @@ use informer_hub_types::clock::Instant;
 
 /// Initial flow-control window of a stream, in bytes.
 pub(crate) const START: u32 = 128 * 1024;
-/// Windows do not grow if a reader gets one window of data in a longer time than this. Round trips are shorter, so the
-/// window is not what limits the rate.
+/// If a reader takes longer than this to receive one window of data, windows do not grow. Round trips are shorter, so
+/// the window is not what limits the rate.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
 /// Measures how long a reader waits for data, to decide whether a larger window may speed an answer up.
 ///
-/// The meter measures the time in which a reader reads two windows, and how much of it the reader waits. If the reader
-/// waits more than three quarters of the time, the window may be the cause. If it waits less, a larger window would
-/// mainly hold more data.
+/// The meter measures how long a reader takes to read two windows, and for how much of this time it waits for data. If
+/// the reader waits more than three quarters of the time, the window may be the cause. If it waits less, a larger
+/// window would mainly keep more data in memory.
 #[derive(Debug)]
 pub(crate) struct WaitMeter {
     began: Instant,
