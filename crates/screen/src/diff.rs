@@ -141,7 +141,8 @@ fn either(path: String, old: Option<&Value>, new: Option<&Value>, found: &mut Ve
     }
 }
 
-/// Returns whether all elements have a text at `key`, and no two the same text.
+/// Returns whether `key` identifies the elements of a list: each element has a text at `key`, and all these texts
+/// differ.
 fn identifies(key: &str, list: &[Value]) -> bool {
     let mut seen = BTreeSet::new();
     list.iter().all(|element| element[key].as_str().is_some_and(|id| seen.insert(id)))

@@ -52,7 +52,7 @@ pub struct Layout {
     /// Widths of the shown columns.
     widths: Vec<usize>,
     gap: usize,
-    /// Width of the terminal; `None` without one.
+    /// Maximum width of the table in terminal columns; `None` for no limit.
     limit: Option<usize>,
 }
 

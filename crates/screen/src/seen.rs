@@ -30,7 +30,8 @@ pub struct SeenKey {
 struct Entry {
     /// Sequence number of the last write, for eviction.
     turn: u64,
-    /// Number of the last list that contained the object, or during which the object was written.
+    /// Number of the list that was current when the object was last written or confirmed. [`SeenObjects::begin_list`]
+    /// counts the lists.
     round: u64,
     /// Compressed JSON, and its uncompressed length in bytes; `None` if the version was too large or was dropped.
     body: Option<(Box<[u8]>, usize)>,

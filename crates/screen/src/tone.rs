@@ -13,7 +13,7 @@ pub enum Tone {
 
 /// Columns whose cells are status words.
 const STATES: [&str; 7] = ["STATUS", "PHASE", "STATE", "CONDITION", "HEALTH", "SYNC STATUS", "HEALTH STATUS"];
-/// Columns whose cells are `True`, `False` or `ready/all`.
+/// Columns whose cells are `True`, `False`, `Unknown`, or counts such as `1/2` (ready of all).
 const SHARES: [&str; 5] = ["READY", "AVAILABLE", "SYNCED", "ESTABLISHED", "COMPLETIONS"];
 
 const GOOD: [&str; 12] = [

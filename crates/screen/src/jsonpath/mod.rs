@@ -107,9 +107,9 @@ impl Template {
         }
     }
 
-    /// Returns the part between `{range .items[*]}` and `{end}` of a template that has only this range. It prints one
-    /// item, so that a list can be printed item by item. `None` for any other template, or if that part refers to the
-    /// whole list (`$`).
+    /// Returns the template for one item of a list, so that a list can be printed item by item: the part between
+    /// `{range .items[*]}` and `{end}`. Returns `None` if the template has anything besides this range, or if the part
+    /// refers to the whole list (`$`).
     #[must_use]
     pub fn of_items(&self) -> Option<Self> {
         let [Node::Range(path, body)] = &self.nodes[..] else { return None };
