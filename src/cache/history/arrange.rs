@@ -21,9 +21,9 @@ pub(crate) struct Conditions {
     pub(crate) used: Option<HashSet<u64>>,
 }
 
-/// Assigns resource versions to the changes of a batch. If every change gets one, also sorts them by version; otherwise
-/// the order stays. Deletions found by a list are then after all changes below the list's version, and before the
-/// others. The changes of one key always keep their order.
+/// Assigns resource versions to the changes of a batch. If every change gets a version, also sorts them. Changes below
+/// the list's version come first, then deletions that the list found, then later changes, each group by version.
+/// Otherwise the order stays. The changes of one key always keep their order.
 pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
     let base = conditions.base;
     let is_known = conditions.used.is_some();
@@ -60,8 +60,8 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
 ///
 /// Deletions that need the greatest versions are served first, so that each gets a version if enough exist.
 ///
-/// Only the batch that completes a list assigns these versions. In an earlier batch, a later change of the list could
-/// have the same version. Versions above that of the list are left to later watch events.
+/// Only the batch that completes a list assigns these versions. Before, a change of the list that is still to arrive
+/// could have the same version. Versions above that of the list are left to later watch events.
 fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
     let Some(end) = conditions.list.map(|list| list.saturating_add(1)) else { return };
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();

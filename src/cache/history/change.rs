@@ -63,7 +63,7 @@ pub(crate) struct PartitionChange {
     pub(crate) last: u64,
     pub(crate) partition: PartitionId,
     pub(crate) kind: PartitionChangeKind,
-    /// Informer of the partition, as it was after the change. For a removed partition, as it was before the removal.
+    /// Informer of the partition: as it was after the change, or, for a removed partition, before the removal.
     pub(crate) origin: Arc<Origin>,
     pub(crate) objects: Objects,
     pub(crate) at: Instant,
@@ -85,8 +85,9 @@ impl fmt::Debug for PartitionChange {
 }
 
 impl PartitionChange {
-    /// Returns how the objects of the partition change for a reader that sees only the selected informers. Also returns
-    /// the informer to report as the origin of the changes. `None` if that reader sees no change.
+    /// Returns how this change looks to a reader that sees only the informers for which `selects` returns true: all
+    /// objects are added, or all are deleted. Also returns the informer to report as the origin of the changes. `None`
+    /// if the reader sees no change.
     pub(crate) fn effect(&self, selects: impl Fn(&Origin) -> bool) -> Option<(ChangeKind, &Arc<Origin>)> {
         let is_selected = selects(&self.origin);
         match &self.kind {

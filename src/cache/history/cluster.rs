@@ -41,8 +41,8 @@ pub enum LocateError {
 pub(crate) struct Floor {
     /// Greatest expired version: readers at or below it must list again, except for a reader at `exact`.
     pub(crate) below: u64,
-    /// Version at or below `below` that has not expired. A reader at this version continues with the first kept change.
-    /// `None` if there is no such version.
+    /// Version that has not expired although it is at or below `below`. A reader at this version continues with the
+    /// first kept change. `None` if there is no such version.
     pub(crate) exact: Option<u64>,
 }
 
@@ -125,8 +125,8 @@ impl ClusterWindow {
         }
     }
 
-    /// Adds the entries of the part sorted by resource version to `unsorted`, and begins an empty sorted part after
-    /// them.
+    /// Ends the sorted part of the entries, in which resource versions increase: adds its entries to `unsorted`, and
+    /// begins an empty sorted part behind them.
     fn unsort(&mut self) {
         let sorted = self.entries.range(self.first_sorted()..);
         let found = sorted.filter_map(|entry| Some((entry.cluster_version?, entry.version)));
@@ -134,7 +134,7 @@ impl ClusterWindow {
         self.sorted_from = self.entries.back().map_or(self.sorted_from, |last| last.version.saturating_add(1));
     }
 
-    /// Returns the index of the first entry of the part in which resource versions increase.
+    /// Returns the index of the first entry in the sorted part of the entries, in which resource versions increase.
     fn first_sorted(&self) -> usize {
         self.entries.partition_point(|entry| entry.version < self.sorted_from)
     }

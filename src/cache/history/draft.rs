@@ -27,8 +27,8 @@ pub(crate) enum DraftVersion {
 }
 
 impl Draft {
-    /// Creates the draft of a recorded change from an effect on the store; `None` if nothing changed for readers.
-    /// `event` is the version of the watch event that deleted the object.
+    /// Creates the draft of a recorded change from `applied`, a change of the store. Returns `None` if readers see no
+    /// change. `event` is the version of the watch event that deleted the object.
     pub(crate) fn of(applied: &Applied, event: Option<&ResourceVersion>) -> Option<Self> {
         match applied {
             Applied::Added(object) => Some(Self::put(None, object)),
@@ -50,8 +50,8 @@ impl Draft {
         Self { kind, object: Arc::clone(object), old: old.cloned(), version, is_tombstone: false }
     }
 
-    /// Creates the draft of a recorded change: a deletion. `event` is the version of its watch event; `None` if there
-    /// was none.
+    /// Creates the draft of a recorded deletion. `event` is the version of the watch event that reported the deletion;
+    /// `None` if there was no such event.
     pub(crate) fn deleted(
         stored: &Arc<StoredObject>,
         last: &Arc<StoredObject>,

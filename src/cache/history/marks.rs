@@ -8,7 +8,7 @@ pub(crate) struct Marks {
     /// Resource version up to which the visible state is complete. Does not change while a list is published in parts.
     pub(crate) complete: Option<u64>,
     /// Resource version that readers may already have, e.g. from a list, or that the hub made up. Later changes must
-    /// get greater versions, even if the partition is not yet complete up to this one.
+    /// get greater versions, even while the partition is not yet complete up to this version.
     pub(crate) floor: Option<u64>,
     /// Greatest resource version of a recorded change of the partition.
     pub(crate) newest: Option<u64>,
@@ -25,8 +25,8 @@ pub(crate) struct Marks {
 pub struct ClusterVersions {
     /// Resource version that a reader gets when it lists the saved objects. `None` if it is unknown.
     pub list: Option<u64>,
-    /// Greatest resource version that readers may have. If the hub made up the version in `list`, this is the greatest
-    /// one below all made-up versions. `None` if it is unknown.
+    /// Greatest resource version that readers may have; `None` if it is unknown. If the hub made up the version in
+    /// `list`, this is instead the greatest version below all made-up versions.
     pub greatest: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl ClusterMarks {
         if base > self.newest { base } else { self.latest.map(|(_, version)| version) }
     }
 
-    /// Returns the greatest version that readers of this state may have.
+    /// Returns the greatest resource version that readers of the cluster may have received.
     pub(crate) fn greatest(&self) -> Option<u64> {
         self.base().max(self.newest)
     }
@@ -118,8 +118,8 @@ impl ClusterMarks {
         self.newest >= Some(version)
     }
 
-    /// Returns the greatest resource version that readers may already have, for a change in the partition with these
-    /// marks. A change at or below this version would be missed, so it needs another version.
+    /// Returns the greatest resource version that readers may already have when a partition with these `marks` changes.
+    /// A change at or below this version would be missed, so it needs another version.
     pub(crate) fn base_of(&self, marks: &Marks) -> u64 {
         marks.complete.max(self.floor).unwrap_or(0)
     }

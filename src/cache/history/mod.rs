@@ -20,9 +20,9 @@
 //! version of its object; a deletion has the version of its watch event.
 //!
 //! A relist may find a deletion that has no watch event. The hub gives this deletion an unused version between the last
-//! complete version before the list and the version of the list. An unused one exists, because the deletion had one in
-//! the cluster. If the cluster has several joined partitions, this version could be that of a later change of another
-//! partition. The deletion then gets a version that the hub makes up.
+//! complete version before the list and the version of the list. An unused version exists, because the cluster gave the
+//! deletion a version of its own. If the cluster has several joined partitions, this version could be that of a later
+//! change of another partition. The deletion then gets a version that the hub makes up.
 //!
 //! - A reader that has the version of a change continues after that change.
 //! - A reader that has any other version continues before the first change with a greater version.

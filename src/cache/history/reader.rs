@@ -33,8 +33,8 @@ struct History {
     is_closed: AtomicBool,
 }
 
-/// Cells that wake waiting readers. For each recorded step (a change, or an event that makes readers list again), the
-/// list has the cell of its cluster.
+/// Cells that wake waiting readers. There is one for each recorded step (a change, or an event that makes readers list
+/// again): the cell of the step's cluster.
 pub(crate) type Cells = Vec<Arc<WatchCell<u64>>>;
 
 /// Scope of a reader: all clusters, one cluster, or selected informers.
@@ -430,7 +430,7 @@ impl HistoryScope {
 pub struct HistorySubscription {
     history: HistoryReader,
     cluster: Option<ClusterName>,
-    /// Whether `changed` watches the changes of this cluster only, not those of all clusters.
+    /// Whether `changed` watches only the changes of `cluster`, rather than those of all clusters.
     is_own: bool,
     changed: Watcher<u64>,
 }

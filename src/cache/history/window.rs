@@ -35,14 +35,14 @@ impl Default for HistoryLimits {
     }
 }
 
-/// Bytes of a recorded change besides its object: the entry, its places in the window, and the previous object's head
-/// (metadata).
+/// Bytes of a recorded change besides its object: the entry, the references to it in the window, and the head
+/// (metadata) of the previous object.
 const OVERHEAD: usize = 224;
 
 /// Divisor of the byte limit on recent changes while the hub's memory is short.
 const TIGHT_SHARE: usize = 8;
 
-/// Divisor of the byte limit for a change of a whole partition. Such a change counts as at most half of the limit, so
+/// Divisor of the byte limit, for changes of whole partitions. Such a change counts as at most half of the limit, so
 /// that even a large one fits into the window.
 const LEFT_SHARE: usize = 2;
 
@@ -232,7 +232,8 @@ impl Window {
         self.is_tight = tight;
     }
 
-    /// Returns the changes (of an object or a whole partition) after the fleet version (change number) `version`.
+    /// Returns the entries (changes of an object or of a whole partition) after a fleet version (change number over all
+    /// clusters).
     pub(crate) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
         let from = self.slots.partition_point(|slot| slot.last <= version);
         self.slots.range(from..).map(|slot| &slot.entry)
