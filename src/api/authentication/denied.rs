@@ -53,7 +53,7 @@ const REASONS: [&str; 16] = [
 #[derive(Debug, Default)]
 pub(super) struct DeniedCounts {
     total: [AtomicU64; REASONS.len()],
-    /// Numbers of denied requests, by reason, that [`Self::unreported`] has already returned.
+    /// Number of denied requests for each reason, as of the last call of [`Self::unreported`].
     reported: [AtomicU64; REASONS.len()],
 }
 

@@ -38,15 +38,15 @@ use super::usage::ReaderUse;
 use informer_hub_access::{ClientCertificate, DirectoryEntry, Reader, ReviewMeter, ReviewTokens, TokenMac};
 use informer_hub_disk::FileStates;
 
-/// Minimum length, in bytes, of a bearer token that is recognized when it occurs elsewhere in its request, such as in
-/// the URI. A shorter token may occur there as a plain word.
+/// Minimum length, in bytes, of a bearer token that is hidden if another part of its request, such as the URI, contains
+/// it. A shorter token may occur there as a plain word.
 const LEAST_TOKEN: usize = 8;
 
 /// Prefix of the headers by which a client impersonates another user. The hub denies such requests, because it ignores
 /// these headers and would answer as the sender.
 const IMPERSONATE: &str = "impersonate-";
 
-/// Whether the request was allowed by its reader's rights; false if it was allowed because its path is public. Passed
+/// Why a request was allowed: `true` if the rights of its reader allow it, `false` if only its public path does. Passed
 /// to the handler as a request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MayRead(pub(super) bool);
@@ -204,8 +204,8 @@ impl Access {
         }
     }
 
-    /// Decides whether a request is allowed; `reader` is the result of [`Self::identify`]. A request that needs no
-    /// credential and has none gets a reader that sees nothing.
+    /// Decides whether a request is allowed, and returns its reader. `reader` is the result of [`Self::identify`]. If
+    /// the reader of a request for a public path is unknown, the returned reader sees nothing.
     pub(super) fn authorize<B>(
         &self,
         request: &Request<B>,

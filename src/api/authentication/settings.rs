@@ -59,7 +59,7 @@ pub struct ReaderEntry {
 pub enum IdentityFrom {
     /// A token, read from a file or environment variable.
     Token(TokenFrom),
-    /// An identity that is recognized without a secret of the hub, such as the user of a client certificate.
+    /// An identity for which the hub needs no secret, such as the user of a client certificate.
     Known(Identity),
 }
 
