@@ -66,7 +66,7 @@ struct OwnerCredentials {
     source: CredentialSource,
     files: FileStates,
     found: Vec<Credential>,
-    /// Worst expiry state that was logged for each credential that expires soon or has expired. The key is the kind and
+    /// Worst expiry state logged so far, for each credential that expires soon or has expired. The key is the kind and
     /// the location (such as a file) of the credential.
     logged: BTreeMap<(CredentialKind, String), Expiry>,
 }
@@ -168,9 +168,9 @@ impl OwnerCredentials {
         Self { source, files: FileStates::of(files), found, logged: BTreeMap::new() }
     }
 
-    /// Returns whether the credentials that were read last are still current. They are if no file changed its size or
-    /// time, and no credential expires soon or has expired. A file that changed but has the same size and time is thus
-    /// read again only when its credential expires soon.
+    /// Returns whether the credentials need not be read again. That is so if no file changed its size or modification
+    /// time, and no credential expires soon or has expired. A change that keeps size and time is therefore noticed only
+    /// when the credential expires soon.
     fn is_current(&self, now: Timestamp) -> bool {
         self.files.again() == self.files && !self.found.iter().any(|one| one.expiry(now).is_due())
     }

@@ -39,7 +39,7 @@ pub(super) const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Role {
-    /// Delivers to the sinks; in a fleet, to some of them.
+    /// This replica delivers to the sinks; in a fleet, to some of them.
     Leader,
     /// Another replica delivers.
     Standby,
@@ -145,8 +145,8 @@ impl Election {
         self.cluster.iter().for_each(|cluster| cluster.follow(config));
     }
 
-    /// Prepares an election. `store` reads and writes the lease; `place` is the name of the lease for logs and the
-    /// status.
+    /// Prepares an election for the lease that `store` reads and writes. `place` is the name of the lease, for logs and
+    /// the status.
     pub(super) fn over(
         (store, place): (Arc<dyn LeaseStore>, String),
         identity: &str,
@@ -317,8 +317,8 @@ impl SharedElection {
         has_resigned
     }
 
-    /// If this process led, logs that it releases the lease, and notifies the reconciler of its new role. The release
-    /// is then not also logged as the loss of the lease.
+    /// If this process led, logs that it releases the lease, and notifies the reconciler of its new role.
+    /// [`Self::note_role`] then does not log the release as a loss of the lease.
     fn note_release(&self, state: &mut ElectionState) {
         if std::mem::take(&mut state.was_leader) {
             tracing::info!(

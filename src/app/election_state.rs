@@ -36,8 +36,8 @@ enum Course {
     Release,
     /// Releases the lease and ends.
     End,
-    /// The election has ended. It leaves the fence alone, because a new election of the same sink may already use the
-    /// fence.
+    /// The election has ended. It no longer opens or closes the fence, because a new election of the same sink may
+    /// already use the fence.
     Over,
 }
 

@@ -83,7 +83,7 @@ impl LocalReadApi {
         self.api.answer(request).await
     }
 
-    /// Prepares for the shutdown of the hub by ending watches, as the port does.
+    /// Prepares for the shutdown of the hub by ending watches, as the hub's HTTP port does.
     pub fn ending(&self) {
         end_reads(&self.api, &self.view);
     }

@@ -256,7 +256,7 @@ impl fmt::Debug for HubBuilder {
 }
 
 /// Returns the configured requests for informers. Requests that name one resource come first, then those with a
-/// pattern: a resource with an entry of its own uses that entry, not the pattern.
+/// pattern. So a resource with an entry of its own uses that entry, even if a pattern matches it too.
 fn demands(config: &Config) -> Vec<InformerFor> {
     let mut demands: Vec<_> =
         config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
@@ -264,8 +264,8 @@ fn demands(config: &Config) -> Vec<InformerFor> {
     demands
 }
 
-/// Returns the serving replica that the caller asks for, otherwise the configured one, and the leader elections of this
-/// process, if any.
+/// Returns the serving replica and the leader elections of this process, if any. A replica or elections that the caller
+/// passes take precedence over the configuration.
 #[cfg(feature = "fleet")]
 fn serving(
     serve: Option<Box<Serve>>,
@@ -284,8 +284,9 @@ fn with_role<'c>(config: &'c Config, roles: &[FleetRole]) -> Option<&'c FleetCon
     config.fleet.as_ref().filter(|fleet| fleet.roles.iter().any(|role| roles.contains(role)))
 }
 
-/// Starts the collector or serving replica that the caller asks for, otherwise the configured one. A collector contends
-/// for the clusters that are added later; a replica reads them from the fleet's log.
+/// Starts the collector or serving replica of this process, if any. One that the caller passes takes precedence over
+/// the configured one. A collector contends for the clusters that are added later; a replica reads them from the
+/// fleet's log.
 #[cfg(feature = "fleet")]
 fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), config: &Config, hub: &Hub) {
     let (running, env) = (hub.running(), hub.system().env());
@@ -362,7 +363,7 @@ struct Releasing {
     sources: Arc<Sources>,
     state: Weak<StateDir>,
     io: Threads,
-    /// End position of each sink's journal when the checkpoint began, by sink.
+    /// Number of the next event in each sink's journal when the checkpoint began, with the name of the sink.
     marks: Mutex<Vec<(String, u64)>>,
 }
 

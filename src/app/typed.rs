@@ -14,7 +14,7 @@ use crate::cache::{Answer, Query, QueryError, Snapshot};
 pub use crate::informers::api_resource;
 use informer_hub_types::{ApiResource, ClusterSelector, Dynamic, InvalidResource, ResourceRef, View};
 
-/// Maximum number of times that a query is sent again because its cache actor died.
+/// Maximum number of times that a query is sent again because the cache actor died before it answered.
 const RETRIES: usize = 2;
 
 impl Subscribe {
