@@ -7,8 +7,8 @@ use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{FieldPath, LabelNeeds, ObjectKey, StoredObject};
 
-/// A scan that skips objects which a selector cannot match returns one in this many of them nevertheless, so that the
-/// caller can pause.
+/// A scan skips the objects that a selector cannot match. Of these objects, it returns one in this many nevertheless,
+/// so that the caller can pause.
 const SKIPPED: usize = 64;
 
 impl Partition {

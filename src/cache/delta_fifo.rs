@@ -2,26 +2,28 @@
 //! since 1.33), with the merges of DeltaFIFO (its default before).
 //!
 //! Differences from client-go, and their reasons:
-//! - *In order, and bounded.* All deltas leave in the order in which they arrived, so the store passes through the states
-//!   of the cluster. DeltaFIFO pops all deltas of a key together, which changes the order between keys. RealFIFO keeps
-//!   the order, but merges nothing and has no bound.
+//! - *In order, and bounded.* All deltas leave in the order in which they arrived, so the store passes through the
+//!   states of the cluster. DeltaFIFO pops all deltas of a key together, which changes the order between keys. RealFIFO
+//!   keeps the order, but merges nothing and has no bound.
 //! - *Merges.* Two deletions of one object always merge, and a resync of a queued key is dropped. Other deltas are kept
 //!   up to half of the byte limit. Above that, a live state replaces the queued one of its object and is queued last.
 //!   Above the limit, [`DeltaFifo::is_full`] makes the caller wait. Repetitions are not detected here: the store drops
 //!   old versions, and a listener's queue drops repeated batches.
-//! - *No starvation.* Sealed deltas are not replaced, so an object that changes all the time cannot be postponed forever.
-//!   An unsealed delta that leaves the queue seals all deltas behind it, and the end of a list all deltas before it.
-//! - *Replace streams.* A list is a start, objects as they arrive, and an end, so that no page of a list has to wait
-//!   for the last page. The store compares the list with its contents by the set of listed keys, as client-go's
+//! - *No starvation.* A sealed delta is never replaced, so an object that changes all the time cannot be postponed
+//!   forever. When an unsealed delta leaves the queue, all deltas behind it become sealed. The end of a list seals all
+//!   deltas before it.
+//! - *Replace streams.* A list is queued as a start, objects as they arrive, and an end. So no page of a list has to
+//!   wait for the last page. The store compares the list with its contents by the set of listed keys, as client-go's
 //!   `AtomicFIFO` does since 1.36. A list after the first one is published in one step.
 //! - *Deletions of unknown keys are kept*: only the store knows which keys exist.
 //! - *The queue has a watermark* ([`DeltaFifo::watermark`]): the resource version up to which all changes have been
-//!   popped. If a merge replaces a delta, the watermark stays before it until its replacement has been popped.
+//!   popped. If a merge replaces a delta, the watermark stays before that delta until the replacement has been popped.
 //!
 //! Invariants:
 //! - `keys` describes the deltas in `queue`, and `bytes` is the sum of their bytes.
 //! - `ends` has an element for each list end in `queue`, in the same order.
-//! - `superseded` is the number of entries in `queue` whose delta a merge has removed. The first entry is none of them.
+//! - `superseded` is the number of entries in `queue` whose delta a merge has removed. The first entry of `queue`
+//!   always has its delta or list end.
 //! - The `arrival` numbers in `queue` increase.
 
 use std::collections::VecDeque;
@@ -42,7 +44,8 @@ pub enum Popped {
         keep: HashSet<ObjectKey>,
         /// Resource version of the list.
         version: ResourceVersion,
-        /// Whether the resource versions of earlier changes do not compare with those of the list ([`Change::Rewind`]).
+        /// Whether the list's resource versions cannot be compared with those of earlier changes, because they went
+        /// back ([`Change::Rewind`]).
         rewound: bool,
     },
 }
@@ -60,7 +63,8 @@ struct Entry {
 enum EntryKind {
     /// A delta, and the bytes that it counts against the limit.
     Delta(Delta, usize),
-    /// Empty place of a delta that a merge has removed. The watermark stops there.
+    /// Placeholder for a delta that a merge has removed. The watermark (version from which a watch can resume) must not
+    /// pass it before the delta's replacement has been popped.
     Superseded,
     /// End of a list. The first such entry in the queue belongs to the first element of `ends`.
     ReplaceEnd,
@@ -99,8 +103,8 @@ enum Merge {
     Cancel(u64),
 }
 
-/// Lower watermark after a merge has removed a delta from the queue. It applies at least until the replacement of that
-/// delta has been popped.
+/// Limit of the watermark (version from which a watch can resume), set when the placeholder of a removed delta leaves
+/// the queue. It applies at least until the delta's replacement has been popped.
 #[derive(Debug)]
 struct Hold {
     since: Option<ResourceVersion>,
@@ -108,8 +112,8 @@ struct Hold {
     arrival: u64,
 }
 
-/// Kind of the first change that the queue received. If it belongs to a list, the queue is synced once the end of a
-/// list was popped; if it is a watch event, immediately. Corresponds to client-go's `populated`.
+/// Kind of the first change that the queue received. After a watch event, the queue is synced immediately. After a
+/// change of a list, it is synced once the end of a list has been popped. Corresponds to client-go's `populated`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Start {
     #[default]
@@ -125,7 +129,8 @@ pub struct DeltaFifo {
     keys: HashMap<ObjectKey, Queued>,
     queue: VecDeque<Entry>,
     listing: Option<HashSet<ObjectKey>>,
-    /// Whether the versions of the running list do not compare with those of earlier changes ([`Change::Rewind`]).
+    /// Whether the running list's resource versions cannot be compared with those of earlier changes, because they went
+    /// back ([`Change::Rewind`]).
     rewound: bool,
     /// Lists whose ends are in `queue`, in order.
     ends: VecDeque<End>,
@@ -245,8 +250,8 @@ impl DeltaFifo {
     }
 
     /// Returns the version up to which every queued change has been popped. A consumer that has applied the popped
-    /// changes may resume a watch from this version. `None` if unknown, as during a list. May decrease after another
-    /// list, for example of a restored etcd.
+    /// changes may resume a watch from this version. `None` if unknown, as during a list. A later list may lower this
+    /// version, for example after a restore of etcd.
     #[must_use]
     pub fn watermark(&self) -> Option<&ResourceVersion> {
         let first = self.queue.front().map_or(&self.received, |first| &first.since).as_ref()?;
@@ -322,8 +327,8 @@ impl DeltaFifo {
         self.enqueue(EntryKind::Delta(delta, bytes));
     }
 
-    /// Removes the queued delta with this `arrival` number. An empty entry stays in its place, because the watermark
-    /// must stop there.
+    /// Removes the queued delta with this `arrival` number. Leaves a placeholder, which keeps the watermark (version
+    /// from which a watch can resume) from passing the removed change.
     fn supersede(&mut self, arrival: u64) {
         let Some(position) = position(&self.queue, arrival) else { return };
         if let EntryKind::Delta(_, bytes) = std::mem::replace(&mut self.queue[position].kind, EntryKind::Superseded) {
@@ -379,7 +384,7 @@ impl DeltaFifo {
         batch
     }
 
-    /// Pops the first delta if it is one of this key.
+    /// Pops the first delta of the queue if it belongs to this key.
     fn pop_next_of(&mut self, key: &ObjectKey) -> Option<(Delta, usize)> {
         let is_next = matches!(&self.queue.front()?.kind, EntryKind::Delta(delta, _) if delta.object.key() == key);
         match is_next.then(|| self.pop_entry())?? {
@@ -411,8 +416,8 @@ impl DeltaFifo {
         Some(kind)
     }
 
-    /// Removes superseded entries (whose delta a merge has removed) from the front of the queue. The watermark stays at
-    /// the first of them.
+    /// Removes placeholders of removed deltas ([`EntryKind::Superseded`]) from the front of the queue. The first of
+    /// them sets `hold`, if none is set, so that the watermark still does not pass it. Also ends a hold that is over.
     fn skip_superseded(&mut self) {
         while let Some(first) = self.queue.front() {
             if first.arrival >= self.sealed {
@@ -430,8 +435,8 @@ impl DeltaFifo {
         self.hold = None;
     }
 
-    /// Removes superseded entries (whose delta a merge has removed) from the queue. Of adjacent ones, the first stays,
-    /// because the watermark must stop there.
+    /// Removes placeholders of removed deltas ([`EntryKind::Superseded`]) from the queue. Of adjacent placeholders,
+    /// keeps the first: it has the lowest version, which limits the watermark.
     fn drop_superseded(&mut self) {
         let (sealed, before) = (self.sealed, self.queue.len());
         let mut last = None;

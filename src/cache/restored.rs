@@ -29,8 +29,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Removes a reader (sink or durable subscription) that has reconnected, and returns the state that it last
-    /// received. The flag is true if the reader has received the end of the first list.
+    /// Removes a reader (sink or durable subscription) that has reconnected. Returns whether the reader has received
+    /// the end of the first list, and the state that it last received.
     ///
     /// Returns `None` if the reader has received nothing, or has reconnected before.
     fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
@@ -73,8 +73,8 @@ impl Restored {
         std::mem::take(&mut self.waiting.lock().is_fresh)
     }
 
-    /// Returns whether `objects` is the restored tree, unmodified. Also true if the restored tree was dropped, because
-    /// no reader needs it any more.
+    /// Returns whether `objects` is still the restored state, unmodified. Also true if the restored state was dropped,
+    /// because no reader needs it any more.
     pub(super) fn has_objects(&self, objects: &Objects) -> bool {
         self.waiting.lock().objects.as_ref().is_none_or(|restored| restored.is_same(objects))
     }
@@ -122,9 +122,8 @@ impl Restored {
         self.waiting.lock().is_fresh
     }
 
-    /// Removes a reader (sink or durable subscription) that has reconnected. Returns the changes that lead from the
-    /// state that it last received to the state `now`. The flag is true if the reader has received the end of the first
-    /// list.
+    /// Removes a reader (sink or durable subscription) that has reconnected. Returns whether the reader has received
+    /// the end of the first list. Also returns the changes that lead from its last received state to the state `now`.
     ///
     /// Returns `None` if the reader has received nothing, or has reconnected before.
     pub(super) fn reconnect(&self, name: &str, now: &Objects) -> Option<(bool, Vec<Applied>)> {

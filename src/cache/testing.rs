@@ -151,8 +151,8 @@ impl Informer {
         Self { controller: Controller::new(store, id, DeltaFifo::new(limit)), id }
     }
 
-    /// Processes a script (see [`change`]), in which each list end closes a batch. Returns the effects of all batches
-    /// together, with the number of the last one.
+    /// Processes a script (see [`change`]). Each list end in it ends a batch. Returns the effects of all batches
+    /// together, with the number of the last batch.
     pub fn apply(&mut self, script: &str) -> Outbox {
         self.apply_changes(script.split_whitespace().map(change).collect())
     }
@@ -200,7 +200,7 @@ fn contents_of<'o>(objects: impl Iterator<Item = &'o Arc<StoredObject>>) -> Stri
     objects.map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// Formats notifications in the notation of [`lines`], initial ones as `!a@1`.
+/// Formats notifications in the notation of [`lines`]. An addition with the flag `initial` is `!a@1`.
 #[must_use]
 pub fn notification_lines(notifications: &[Notification]) -> Vec<String> {
     let text = |object: &Object| format!("{}@{}", object.name(), object.resource_version());

@@ -31,8 +31,8 @@ impl Uncompressed {
     /// Limit for the bytes of uncompressed objects under memory pressure.
     pub const TIGHT_LIMIT: usize = 256 * 1024;
 
-    /// Smallest limit on the bytes of uncompressed objects while a first list is read. With a smaller one, compression
-    /// would run in smaller, costlier rounds.
+    /// Minimum of the byte limit on uncompressed objects while a first list is read. A lower limit would make
+    /// compression run in smaller, costlier rounds.
     pub const LIST_LIMIT: usize = 256 * 1024;
 
     /// Limit on the bytes of uncompressed objects while a first list is read, if its objects serve as training samples
@@ -51,8 +51,8 @@ impl Uncompressed {
         Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit, list_limit: None }
     }
 
-    /// Changes the limit in bytes, and the smaller limit that applies while a first list is read (`None` if none is).
-    /// Both apply from the next check on.
+    /// Sets the limit in bytes, and the smaller limit while a first list is read; `None` if no first list is read. The
+    /// new limits apply from the next check on.
     pub fn set_limits(&mut self, limit: usize, list_limit: Option<usize>) {
         (self.limit, self.list_limit) = (limit, list_limit);
     }
@@ -62,9 +62,9 @@ impl Uncompressed {
         self.list_limit.map_or(self.limit, |lower| lower.min(self.limit))
     }
 
-    /// Adds a new object, whose size counts towards the limits. The size includes the JSON that readers may make of a
-    /// protobuf body, except during a first list. Few objects are read that early, and a greater size would cause
-    /// smaller, costlier rounds of compression.
+    /// Adds a new object, whose size counts towards the limits. The size includes the JSON to which a protobuf body may
+    /// be converted for readers, except during a first list. Few objects are read during a first list, and a greater
+    /// size would cause smaller, costlier rounds of compression.
     pub fn add(&mut self, object: Arc<StoredObject>) {
         let bytes = if self.is_listing() { object.body_size() } else { object.weight() };
         self.bytes += bytes;
