@@ -40,7 +40,7 @@ pub struct Env {
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     synced: Arc<WatchCell<()>>,
-    /// Requests whose options keep only parts of objects in the shared view (the default form of objects).
+    /// Requests whose options make the shared view (the default form of objects) keep only parts of objects.
     partial: Arc<RwLock<Vec<ResourceRequest>>>,
 }
 
@@ -71,7 +71,7 @@ impl Env {
         }
     }
 
-    /// Returns resources on the same threads with separate caches, no memory limit and no checkpoints. For
+    /// Returns an `Env` with the same threads, but separate caches, no memory limit and no checkpoints. For
     /// [`SeparateRegistry`](crate::actors::SeparateRegistry).
     pub(in crate::actors) fn separate(&self) -> Self {
         let checkpoints = Checkpoints::default();
@@ -96,13 +96,13 @@ impl Env {
         &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()]
     }
 
-    /// Records a request whose options keep only parts of objects in the shared view (the default form of objects).
+    /// Records a request whose options make the shared view (the default form of objects) keep only parts of objects.
     pub(in crate::actors) fn note_partial(&self, wanted: ResourceRequest) {
         self.partial.write().push(wanted);
     }
 
-    /// Returns the view in which informers keep whole objects of a resource. This is the shared view, or
-    /// [`View::Whole`] if the options of a request let the shared view keep only parts of objects.
+    /// Returns the view (form of objects) in which informers keep whole objects of a resource. This is the shared view.
+    /// It is [`View::Whole`] if a request makes the shared view keep only parts of the resource's objects.
     #[must_use]
     pub fn whole_view(&self, resource: &ApiResource) -> View {
         let wanted = ResourceRequest::known(resource);

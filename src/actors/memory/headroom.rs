@@ -1,4 +1,4 @@
-//! Gate before the fifo: delays new objects until there is headroom, i.e. bytes left under the memory limit.
+//! Gate before the queue of deltas: delays new objects until there is headroom, i.e. bytes left under the memory limit.
 //!
 //! The governor checks memory a few times a second, but a list can read tens of megabytes between two checks. So each
 //! check grants a number of bytes, from which reflectors take until the next check. Without a limit, the cost is one
