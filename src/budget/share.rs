@@ -1,7 +1,7 @@
 //! Max-min fair shares.
 
 /// Returns the largest share for which all demands, each limited to this share, fit into `capacity` (max-min fairness).
-/// If all demands fit, the result is the largest demand plus the rest of `capacity`.
+/// If all demands fit, returns the largest demand plus the capacity that is left.
 #[must_use]
 pub fn level(demands: impl IntoIterator<Item = u64>, capacity: u64) -> u64 {
     let mut demands: Vec<_> = demands.into_iter().collect();
