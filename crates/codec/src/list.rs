@@ -39,7 +39,7 @@ pub enum ListStep {
 /// Splits a list body into items and decodes each in place.
 ///
 /// Buffers only bytes that are not decoded yet: at most one item of the largest size, plus the last chunk fed. Decoding
-/// of an incomplete item is tried again when its buffered length has doubled, so the cost per byte does not depend on
+/// of an incomplete item is tried again when its buffered length has doubled. So the cost per byte does not depend on
 /// the chunk size.
 #[derive(Debug)]
 pub struct ListSplitter {

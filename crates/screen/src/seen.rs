@@ -18,11 +18,11 @@ const OVERHEAD: usize = 160;
 /// Cluster, namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SeenKey {
-    /// Cluster; empty if all objects are in one cluster.
+    /// Cluster of the object; empty if all objects are in one cluster.
     pub cluster: String,
     /// Namespace; empty for an object without one.
     pub namespace: String,
-    /// Name.
+    /// Name of the object.
     pub name: String,
 }
 

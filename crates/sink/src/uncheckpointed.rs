@@ -33,8 +33,8 @@ pub struct Uncheckpointed {
 }
 
 impl Uncheckpointed {
-    /// Applies an event of the journal. `is_known` says whether the caches on disk have the event's state or a newer
-    /// state of the object, and record that this sink has received it.
+    /// Applies an event of the journal. `is_known` is true if the caches on disk have this state of the object or a
+    /// newer one. The caches must also record that this sink has received it.
     pub fn note(&mut self, event: &Event, is_known: bool) {
         if event.event_type() == EventType::Synced || event.is_replayed() {
             return;

@@ -1,5 +1,6 @@
 //! Events of one lane (parallel queue) that are kept out of its queue: failed events until their next attempt, and
-//! later events of the same objects. A failed event is one that the receiver refuses, or for which it always fails.
+//! later events of the same objects. A failed event is an event that the receiver refuses, or at which the receiver
+//! always fails.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -87,7 +87,7 @@ impl<T> Machine<T> {
     }
 
     /// Returns the event to send. An `Added` event of an object that the journal already has becomes an `Updated` event
-    /// without the previous state, or `None` if the sink does not select updates. Other events are unchanged.
+    /// without the previous state. Other events are unchanged. Returns `None` if the sink does not select updates.
     fn as_update(
         &self,
         event: Event,
