@@ -42,9 +42,9 @@ pub(super) fn history_limits(config: &ReadApiConfig) -> HistoryLimits {
     HistoryLimits { bytes: config.window_bytes, age: config.window_age }
 }
 
-/// Ends the watches of the read API at the shutdown of the hub. With a state directory, they end once the caches no
-/// longer change, so that readers can later resume from the state that the last checkpoint saves. Without a state
-/// directory, they end immediately.
+/// Ends the watches of the read API at the shutdown of the hub. With a state directory, watches end once the caches no
+/// longer change. Readers can then resume later from the state that the last checkpoint saves. Without a state
+/// directory, watches end immediately.
 pub(super) fn end_reads(read: &Arc<ReadApi>, view: &FleetView) {
     let (read, caches) = (Arc::clone(read), view.caches().clone());
     let settled = caches.settled();

@@ -478,8 +478,8 @@ impl DeltaFifo {
         }
     }
 
-    /// Returns whether the caller should wait before it pushes more, because the byte limit (lower during a list) or
-    /// the maximum number of complete lists is exceeded. Complete lists have a separate limit, because their sets of
+    /// Returns whether the caller should wait before it pushes more. The byte limit (lower during a list) or the
+    /// maximum number of complete lists is then exceeded. Complete lists have a separate limit, because their sets of
     /// keys are not counted in bytes.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::budget::UNLIMITED;
 /// never proceeds is worse.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Bytes that may be read until the next refill; see the module.
+/// Bytes that may be read until the next refill; see the module documentation.
 #[derive(Debug)]
 pub(in crate::actors) struct Headroom {
     left: AtomicI64,

@@ -38,8 +38,8 @@ use super::usage::ReaderUse;
 use informer_hub_access::{ClientCertificate, DirectoryEntry, Reader, ReviewMeter, ReviewTokens, TokenMac};
 use informer_hub_disk::FileStates;
 
-/// Minimum length, in bytes, of a bearer token that is hidden if another part of its request, such as the URI, contains
-/// it. A shorter token may occur there as a plain word.
+/// Minimum length, in bytes, of a bearer token that the audit log hides if another part of its request, such as the
+/// URI, contains it. A shorter token may occur there as a plain word.
 const LEAST_TOKEN: usize = 8;
 
 /// Prefix of the headers by which a client impersonates another user. The hub denies such requests, because it ignores

@@ -74,8 +74,8 @@ impl Floor {
     /// Floor if no version is known: no reader can resume.
     pub(crate) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
 
-    /// Returns the floor (lowest version to resume from) of a window of changes whose initial state has this version;
-    /// `None` means that the version is unknown.
+    /// Returns the floor (lowest version to resume from) of a window of changes. `version` is that of the state at its
+    /// start; `None` if it is unknown.
     pub(crate) fn at(version: Option<u64>) -> Self {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }

@@ -140,8 +140,8 @@ impl HistoryReader {
         Ok(self.newest() <= cursor.version)
     }
 
-    /// Copies recorded changes under the lock of the window, at most up to the next change of a whole partition, which
-    /// the caller expands to its objects.
+    /// Copies recorded changes under the lock of the window. Stops at a change of a whole partition, which the caller
+    /// expands to its objects.
     fn gather(
         &self,
         scope: &HistoryScope,

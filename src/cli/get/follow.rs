@@ -19,8 +19,8 @@ const LONGEST: usize = 64 << 20;
 /// Prints list and changes until the process ends.
 ///
 /// # Errors
-/// If the first list fails, if a later request is answered with a 4xx status other than 410 and 429, or if the output
-/// has no reader any more.
+/// If the first list fails, or a later request is answered with a 4xx status other than 410 and 429. Also if the reader
+/// of the output has closed it.
 pub(super) async fn follow<S: Sink>(
     client: &Client,
     list: &List<'_>,
