@@ -1,5 +1,5 @@
-//! In-memory forms of an object's body: plain while the object has recently changed, later compressed and packed into
-//! chunks.
+//! In-memory forms of an object's body. The body of a recently changed object is plain. Later it is compressed and
+//! packed into a chunk, a block of memory that bodies share.
 //!
 //! A body is JSON, or protobuf in an envelope. Its first bytes show which of the two it is, so the encoding is not
 //! stored separately.
@@ -18,7 +18,7 @@ use super::{CodecError, Dictionary};
 /// content.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Plain JSON or protobuf as received, without the fields that the informer drops.
+    /// Uncompressed JSON or protobuf from the apiserver. The fields that the informer drops are already removed.
     Plain(Arc<[u8]>),
     /// Plain protobuf together with the JSON that a reader has converted it to. Boxed to keep this enum small, which
     /// every object contains.
@@ -101,7 +101,7 @@ impl Packed {
     }
 
     /// Returns whether packing the body again may save memory: its chunk has much unused space, or the body is not
-    /// compressed with `dictionary`. `None` leaves out the check of the dictionary.
+    /// compressed with `dictionary`. If `dictionary` is `None`, only the chunk is checked.
     pub(super) fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         self.chunk.is_sparse() || dictionary.is_some_and(|wanted| !Arc::ptr_eq(&self.chunk.dictionary, wanted))
     }

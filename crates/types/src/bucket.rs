@@ -26,8 +26,8 @@ impl TokenBucket {
 
     /// Returns how long until `tokens` tokens are available; zero if they are available now.
     ///
-    /// The bucket never holds more tokens than the burst. For more tokens, returns how long it would take to pay off
-    /// the debt if they were taken now. This is never zero.
+    /// If `tokens` exceeds the burst, the bucket never holds so many. Then returns what [`Self::take`] would return
+    /// now: the time until its debt would be paid off, which is never zero.
     #[must_use]
     pub fn wait(&self, tokens: u32, now: Instant) -> Duration {
         self.due(self.full_after(tokens, now), now)

@@ -84,7 +84,8 @@ pub fn built_in(written: &ResourceRef) -> Option<BuiltIn> {
     found.map(|(group, namespaced, (plural, _))| BuiltIn { group, plural, namespaced })
 }
 
-/// Returns whether Kubernetes itself defines the resource, so that only another release of the apiserver can remove it.
+/// Returns whether Kubernetes itself defines the resource. Such a resource can be removed only by a change to another
+/// release of the apiserver.
 #[must_use]
 pub fn is_built_in(group: &str, plural: &str) -> bool {
     let in_group = BUILT_IN.iter().filter(|(known, ..)| *known == group);

@@ -166,8 +166,8 @@ impl Catalogue {
     }
 }
 
-/// Returns up to three names in `seen` that resemble `wanted`, nearest first. Groups are compared only if `wanted` has
-/// one.
+/// Returns up to three names in `seen` that resemble `wanted`, nearest first. If `wanted` has no API group, the groups
+/// of the names in `seen` are ignored.
 #[must_use]
 pub fn nearest(wanted: &str, mut seen: Vec<String>) -> Vec<String> {
     let close = |name: &str| {

@@ -1,4 +1,4 @@
-//! Samples of single changes, which are followed from the watch event to delivery for latency metrics and traces.
+//! Latency metrics and traces of sampled changes. A sampled change is followed from its watch event to its delivery.
 //!
 //! Each informer samples one change at a time, and some samples are also traced. Changes that are not sampled cost
 //! nothing.

@@ -1,16 +1,17 @@
-//! Credentials and their expiry dates. Holds no secrets.
+//! Kind, location and expiry of credentials, without the secrets themselves.
 
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Notice period in seconds: a credential that nothing rotates is due for replacement at most this long before its
-/// expiry.
+/// Notice period in seconds of a credential that is not replaced automatically: it becomes due this long before its
+/// expiry. A certificate with a short lifetime becomes due later.
 const NOTICE: i64 = 14 * 86_400;
 
-/// Seconds after which an overdue replacement of a rotating token is reported. kubelet replaces a token after four
-/// fifths of its lifetime, and checks once a minute. If the token is still there this much later, it counts as due.
+/// Grace period in seconds for the automatic replacement of a token, at most a tenth of its lifetime. kubelet replaces
+/// a token after four fifths of its lifetime, and checks once a minute. A token that is still in use after the grace
+/// period counts as due.
 const ROTATION: i64 = 5 * 60;
 
 /// Kind of credential used to connect to a cluster.
@@ -23,7 +24,7 @@ pub enum CredentialKind {
     CaCertificate,
     /// Certificate of the hub's own HTTPS port.
     ServerCertificate,
-    /// Bearer token that is read once.
+    /// Bearer token that is read once, and not again when it changes.
     Token,
     /// Bearer token in a file, which is re-read when it changes.
     TokenFile,
@@ -107,7 +108,7 @@ impl Expiry {
 }
 
 impl Credential {
-    /// Creates a credential without dates. Only a token file counts as rotating.
+    /// Creates a credential without dates. Sets `rotates` for a token file only.
     #[must_use]
     pub fn new(kind: CredentialKind, place: String) -> Self {
         let rotates = kind == CredentialKind::TokenFile;

@@ -145,8 +145,8 @@ impl Dictionary {
         self.raw.len()
     }
 
-    /// Decompresses the output of a [`Compressor`] with this dictionary into `out`, replacing its content. Fails if the
-    /// result exceeds the capacity of `out`, which is at least `limit` bytes.
+    /// Decompresses the output of a [`Compressor`] with this dictionary into `out`, replacing its content. Reserves
+    /// `limit` bytes in `out`, and fails if the result does not fit into the capacity of `out`.
     pub(super) fn decompress(&self, packed: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
         DECOMPRESS.with_borrow_mut(|(context, frame)| {
             frame.clear();
@@ -178,7 +178,7 @@ impl fmt::Debug for Dictionary {
 }
 
 /// Compressor with one dictionary. Creating one takes about 0.2 ms. With a dictionary of 64 KiB it uses 0.6 MB of
-/// memory for objects of 6 KB, and 1.3 MB for large ones.
+/// memory for objects of 6 KB, and 1.3 MB for large objects.
 pub(super) struct Compressor {
     context: CCtx<'static>,
 }

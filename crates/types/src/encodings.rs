@@ -1,4 +1,4 @@
-//! Encodings of objects: those that a client may request, and the one that an apiserver answers with.
+//! Encodings that a client may request for objects, and the encoding of an apiserver's answers.
 
 use serde::Serialize;
 

@@ -29,9 +29,10 @@ pub enum Phase {
     Watching,
     /// Synced once, but the watch is currently not open.
     Stale,
-    /// The apiserver answers 401 or 403. Retried slowly.
+    /// The apiserver answers 401 or 403. The informer retries at longer intervals.
     Forbidden,
-    /// The informer's actors failed more often than the limit on restarts allows. Retried slowly.
+    /// The informer's actors failed more often than the limit on restarts allows. They are restarted only after a
+    /// minute or more.
     Degraded,
     /// Stopped on purpose.
     Stopped,
@@ -101,8 +102,10 @@ pub struct CheckpointState {
     pub held_by: Vec<String>,
 }
 
-/// Counters and states of one informer. They are independent of each other, except for the synced flag: a thread that
-/// sees it set also sees all earlier writes (release and acquire).
+/// Counters and states of one informer.
+///
+/// They are updated independently of each other. Only the synced flag is ordered: a thread that sees it set also sees
+/// all earlier writes (release and acquire).
 #[derive(Debug, Default)]
 pub struct InformerHealth {
     phase: AtomicU8,
@@ -119,8 +122,8 @@ pub struct InformerHealth {
     /// Newest resourceVersion of a list that has started but is not complete. Later lists must not be older.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
-    /// Text on what the informer leaves out of its objects, such as `metadata only`; unset if nothing, or not yet
-    /// known.
+    /// Text on what the informer leaves out of its objects, such as `metadata only`. Unset if the objects are complete,
+    /// or if this is not known yet.
     omitted: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     encoding: ArcSwapOption<EncodingInUse>,
@@ -246,7 +249,8 @@ impl InformerHealth {
         Phase::ALL.get(usize::from(self.phase.load(Relaxed))).copied().unwrap_or(Phase::Pending)
     }
 
-    /// Sets the phase. Leaving [`Phase::Watching`] sets the stale time; returning to it clears the time.
+    /// Sets the phase. [`Phase::Watching`] clears the time since which the objects are stale. Any other phase sets this
+    /// time to now if it is not set.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Relaxed);
         if phase == Phase::Watching {
@@ -432,7 +436,8 @@ impl InformerHealth {
         self.omitted.store(omitted.map(Arc::new));
     }
 
-    /// Returns what the informer leaves out of its objects; `None` if nothing, or not yet known.
+    /// Returns what the informer leaves out of its objects; `None` if the objects are complete, or if this is not known
+    /// yet.
     #[must_use]
     pub fn omitted(&self) -> Option<Arc<String>> {
         self.omitted.load_full()

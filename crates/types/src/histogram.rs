@@ -124,7 +124,8 @@ impl Histogram {
 }
 
 impl HistogramState {
-    /// Adds the counts of another snapshot. If this one is empty, copies the other; if the bounds differ, does nothing.
+    /// Adds the counts of another snapshot. If this snapshot is empty, copies the other one. If their bounds differ,
+    /// does nothing.
     pub fn add(&mut self, other: &Self) {
         if self.counts.is_empty() {
             self.clone_from(other);

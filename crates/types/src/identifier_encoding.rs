@@ -21,7 +21,8 @@ use informer_hub_protobuf::{MAGIC, Reader, Value};
 use super::CodecError;
 use super::protobuf_body::is_protobuf;
 
-/// In protobuf, the byte before each marker (the byte that stands for or announces an identifier).
+/// Escape byte, which precedes each marker in protobuf. A marker is a byte that stands for an identifier or announces
+/// one.
 const ESCAPE: u8 = 0x7f;
 /// Marker (byte after the escape byte) that stands for the escape byte itself, in protobuf only.
 const LITERAL: u8 = 0;
@@ -40,8 +41,8 @@ const KNOWN_COUNT: usize = 3;
 const MIN_RUN: usize = 16;
 /// Longest run of hexadecimal digits that is encoded as one: an even length that fits into one byte.
 const MAX_RUN: usize = 254;
-/// Half of [`PROBE_STEP`]. A run of [`PROBE_STEP`] hexadecimal digits has at least this many digits to the left or to
-/// the right of any of its digits.
+/// Largest distance from a digit at which `is_likely_run` tests other characters: half of [`PROBE_STEP`]. A run of
+/// [`PROBE_STEP`] digits extends at least this far to the left or to the right of each of its digits.
 const SIDE: usize = PROBE_STEP / 2;
 /// Distance between the characters tested in a search for hexadecimal digits: the length of a UUID's last group. So
 /// each such group, and each longer run of digits, contains a tested character.
@@ -104,7 +105,8 @@ impl Marks {
         Some(())
     }
 
-    /// Returns the offset of the first marker (byte in place of an identifier), or in protobuf of its escape byte.
+    /// Returns the offset of the first marker (byte in place of an identifier). In protobuf, returns the offset of the
+    /// escape byte before the marker.
     #[inline]
     fn find(self, encoded: &[u8]) -> Option<usize> {
         match self {
@@ -261,11 +263,11 @@ fn encode_hex(marks: Marks, text: &[u8], out: &mut Vec<u8>) {
     marks.push_literal(&text[from..], out);
 }
 
-/// Returns whether the character at `probe` may be in a run of [`PROBE_STEP`] digits. Tests two characters to its left
-/// and two to its right: in such a run, both on the left or both on the right are digits.
+/// Returns whether the character at `probe` may be in a run of [`PROBE_STEP`] digits. Tests two characters on its left
+/// and two on its right. In such a run, the two characters of at least one side are digits.
 ///
 /// About every third character of JSON is a hexadecimal digit by chance. This test costs less than a search for the
-/// ends of its run.
+/// ends of a run around each such digit.
 #[inline]
 fn is_likely_run(text: &[u8], probe: usize) -> bool {
     let is_digit = |at: usize| text.get(at).is_some_and(|byte| nibble(*byte).is_some());
@@ -316,7 +318,8 @@ fn push_hex_digits(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend(bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]));
 }
 
-/// Appends the decoded form of `encoded` to `out`. Fails if that exceeds `limit` bytes.
+/// Appends the decoded form of `encoded` to `out`. Fails if `out` becomes longer than `limit` bytes, or if `encoded` is
+/// malformed.
 pub(super) fn decode_identifiers(
     encoded: &[u8],
     known: &KnownTexts<'_>,
@@ -381,7 +384,7 @@ mod tests {
         encoded_body(text.as_bytes())
     }
 
-    /// Returns the encoded form of a protobuf body, both without the magic number at the start.
+    /// Returns the encoded form of a protobuf body. Neither `message` nor the result begins with the magic number.
     fn encoded_message(message: &[u8]) -> Vec<u8> {
         encoded_body(&[MAGIC, message].concat()).unwrap().split_off(MAGIC.len())
     }
@@ -395,7 +398,7 @@ mod tests {
         Ok(String::from_utf8_lossy(&decoded_body(encoded, limit)?).into_owned())
     }
 
-    /// Returns a field of less than 128 bytes.
+    /// Returns a protobuf field with this number and content, which must be shorter than 128 bytes.
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
     }

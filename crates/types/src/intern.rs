@@ -30,7 +30,7 @@ impl Default for Interner {
 }
 
 impl Interner {
-    /// Number of entries below which a sweep (a search for unused ones) is not worthwhile.
+    /// Number of entries below which a sweep (search for unused entries) is not worthwhile.
     const FLOOR: usize = 1024;
 
     /// Maximum number of [`Self::rest`] calls between two sweeps (searches for unused entries). Deletions leave unused

@@ -25,15 +25,16 @@ fn fixed_hash(text: &str) -> u64 {
     HASHER.hash_one(text)
 }
 
-/// Filter bits per key-value pair. Each lies in a different part of the filter, so that they never coincide.
+/// Number of filter bits per key-value pair. Each bit of a pair lies in a different part of the filter, so that they
+/// never coincide.
 const PAIR_BITS: u32 = 4;
 
 /// A Bloom filter: one bit for each key and four for each key with its value.
 ///
 /// If the filter lacks the bits of a label (key and value), the object does not have the label; if it has the bits, the
 /// object may have the label. The rate of false positives grows with the number of labels per object: 0.04 % with two,
-/// 0.6 % with four, 5 % with eight. It is lower for objects without a label of that key. A search for a key, with any
-/// value, has 14 %, 27 % and 47 % false positives.
+/// 0.6 % with four, 5 % with eight. For objects that have no label with the searched key, the rate is lower. A search
+/// for a key with any value has 14 %, 27 % and 47 % false positives.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LabelFilter(u64);
 
@@ -76,7 +77,8 @@ impl LabelFilter {
 pub struct LabelNeeds(Vec<Vec<LabelFilter>>);
 
 impl LabelNeeds {
-    /// Returns the filter bits that a selector requires. Requirements that exclude labels, such as `!=`, require none.
+    /// Returns the filter bits that a selector requires. Requirements that exclude labels, such as `!=`, require no
+    /// bits.
     #[must_use]
     pub fn of(selector: &LabelSelector) -> Self {
         let need = |requirement: &super::Requirement| {
@@ -93,14 +95,14 @@ impl LabelNeeds {
         Self(selector.requirements().iter().filter_map(need).collect())
     }
 
-    /// Combines the filter bits that two selectors require: the labels must match both.
+    /// Returns the filter bits required of labels that match both of two selectors.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
-    /// Combines the filter bits that several selectors require: the labels must match at least one of them.
+    /// Returns the filter bits required of labels that match at least one of several selectors.
     #[must_use]
     pub fn any(all: impl IntoIterator<Item = Self>) -> Self {
         let mut either = Vec::new();

@@ -36,11 +36,11 @@ pub fn object_memory(objects: u64, bodies: u64) -> u64 {
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum MemoryStep {
-    /// All objects: recently changed ones plain, the rest compressed.
+    /// All objects. Bodies of recently changed objects are plain, all other bodies compressed.
     #[default]
     Full,
-    /// All objects, compressed at once: only a few MiB per resource stay plain. Less memory is spent on snapshots for
-    /// readers that page through a list, so continue tokens expire sooner.
+    /// All objects. Bodies are compressed without delay: only a few MiB per resource stay plain. Less memory is spent
+    /// on snapshots for readers that page through a list, so continue tokens expire sooner.
     Packed,
     /// Heads only: keys, versions, labels and index values. The objects' bodies are delivered to subscribers but
     /// not kept.

@@ -78,7 +78,7 @@ impl Labels {
         self.0.is_none()
     }
 
-    /// Returns whether both are the same allocation, as equal sets from one [`Interner`](super::Interner) are.
+    /// Returns whether both label sets share one allocation, as equal sets from one [`Interner`](super::Interner) do.
     #[must_use]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         self.address() == other.address()
@@ -264,8 +264,8 @@ impl StoredObject {
         self.index_values.as_ref().map_or(&[], |values| &values.slice)
     }
 
-    /// Returns the sequence number of the store's change that stored this state; zero if the store does not count
-    /// changes. Not the resourceVersion.
+    /// Returns the number of the change that brought this state, among all changes of the store. Zero if the store does
+    /// not number its changes. This is not the resourceVersion.
     #[must_use]
     pub fn fleet_version(&self) -> u64 {
         self.fleet_version.load(Relaxed)
@@ -419,8 +419,8 @@ impl StoredObject {
     }
 
     /// Returns whether a [`Packer`](super::Packer) may save memory by packing the packed (compressed) body again. This
-    /// is so if the body's chunk has much unused space, or if the body is not compressed with `dictionary`. `None`
-    /// leaves out the check of the dictionary. Returns `false` if the body is not packed.
+    /// is so if the body's chunk has much unused space, or if the body is not compressed with `dictionary`. If
+    /// `dictionary` is `None`, only the chunk is checked. Returns `false` if the body is not packed.
     #[must_use]
     pub fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         match &*self.body.lock() {

@@ -44,9 +44,9 @@ pub enum Condition {
     In(BTreeSet<SmolStr>),
     /// `a notin (b,c)`: the label has none of these values or does not exist.
     NotIn(BTreeSet<SmolStr>),
-    /// `a>5`: the label exists, and its value is an integer greater than this one.
+    /// `a>5`: the label exists, and its value is an integer greater than this number.
     GreaterThan(i64),
-    /// `a<5`: the label exists, and its value is an integer less than this one.
+    /// `a<5`: the label exists, and its value is an integer less than this number.
     LessThan(i64),
 }
 

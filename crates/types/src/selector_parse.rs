@@ -141,7 +141,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Parses one value. Before a comma or the end, it is the empty value.
+    /// Parses one value. Returns the empty value if a comma or the end of the text comes next.
     fn value(&mut self) -> Result<SmolStr, SelectorProblem> {
         match self.peek() {
             (Token::End | Token::Comma, _) => Ok(SmolStr::default()),

@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTraffic {
-    /// Protocol of the last connection, such as `HTTP/2`; absent before the first.
+    /// Protocol of the last connection, such as `HTTP/2`; absent before the first connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<&'static str>,
     /// Open connections.

@@ -33,8 +33,8 @@ impl Uid {
         Some((u128::from(*first) << 64 | u128::from(second.get())).to_be_bytes())
     }
 
-    /// Creates a UID from the bytes of a UUID, as [`Self::bytes`] returns them. The UID is empty if their second half
-    /// is zero, which `bytes` never returns.
+    /// Creates a UID from the bytes of a UUID, as [`Self::bytes`] returns them. If the second eight bytes are zero, the
+    /// UID is empty; [`Self::bytes`] never returns such bytes.
     #[must_use]
     pub fn of_bytes(bytes: [u8; 16]) -> Self {
         let half = |half: &[u8]| half.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));

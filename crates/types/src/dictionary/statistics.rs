@@ -9,8 +9,9 @@ use super::samples::Samples;
 
 /// Number of offset codes: enough for offsets within 64 KiB of content and 128 KiB of an object.
 pub(super) const OFFSET_CODES: usize = 18;
-/// Number of codes of match lengths, and of literal lengths.
+/// Number of codes for match lengths in zstd's format (RFC 8878).
 pub(super) const MATCH_CODES: usize = 53;
+/// Number of codes for lengths of literal runs in zstd's format (RFC 8878).
 pub(super) const LITERAL_CODES: usize = 36;
 
 /// Number of extra bits after each code of a match length (RFC 8878).
@@ -39,7 +40,8 @@ const LITERAL_BITS: [u8; LITERAL_CODES] = {
 const MIN_MATCH: usize = 4;
 const MIN_LENGTH_CODED: usize = 3;
 
-/// Number of occurrences of each symbol of zstd's format in compressed samples, plus one.
+/// Number of occurrences of each symbol of zstd's format in compressed samples. Counting starts at one, because every
+/// symbol needs a place in the entropy tables.
 pub(super) struct Statistics {
     pub(super) literals: [u32; 256],
     pub(super) offsets: [u32; OFFSET_CODES],
@@ -197,8 +199,8 @@ impl Matcher {
     }
 }
 
-/// Index that finds, by hash, the last position of a string of `len` bytes: one in the dictionary's content, one in the
-/// sample.
+/// Index over strings of `len` bytes by their hash. For each hash, `content` has the last position of such a string in
+/// the dictionary's content, and `sample` the last position in the sample.
 struct Index {
     len: usize,
     content: Vec<u32>,
@@ -224,8 +226,8 @@ impl Index {
         hash(bytes.get(at..at + WIDTH).unwrap_or_default(), self.len)
     }
 
-    /// Returns the last positions of strings with the same hash as the string at `at`: one in the sample, then one in
-    /// the dictionary's content.
+    /// Returns where a string with the same hash as the string at `at` occurred last: its position in the sample, then
+    /// its position in the dictionary's content. A position is [`NOWHERE`] if there is no such string.
     fn candidates(&self, bytes: &[u8], at: usize) -> [u32; 2] {
         let hash = self.hash(bytes, at);
         [self.sample[slot(hash, Self::SAMPLE_BITS)], self.content[slot(hash, Self::CONTENT_BITS)]]

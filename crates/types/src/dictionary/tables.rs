@@ -84,7 +84,8 @@ pub(super) fn huffman(counts: &[u32; 256]) -> Option<Vec<u8>> {
     skewed.iter().chain([&flat]).find_map(|counts| huffman_of_text(&text(counts)))
 }
 
-/// Returns a text of all 256 bytes with these frequencies, in an order without repetitions.
+/// Returns a text that contains all 256 bytes with these frequencies. The bytes are shuffled, so that zstd finds hardly
+/// any repeated sequence in the text.
 fn text(counts: &[u32; 256]) -> Vec<u8> {
     let total: u64 = counts.iter().map(|count| u64::from(*count)).sum::<u64>().max(1);
     let mut text = Vec::new();
