@@ -68,7 +68,7 @@ pub enum EarlyRetry {
     Ready,
     /// The current wait was cut short.
     Taken,
-    /// The last wait was cut short, so the next one is not.
+    /// The last wait was cut short, so the next wait must run to its end.
     Spent,
 }
 
@@ -86,7 +86,7 @@ impl EarlyRetry {
         is_ready
     }
 
-    /// Records that a wait has ended. If it was cut short, the next one may not be.
+    /// Records that a wait has ended. If the wait was cut short, the next wait must run to its end.
     pub fn waited(&mut self) {
         *self = if *self == Self::Taken { Self::Spent } else { Self::Ready };
     }

@@ -24,7 +24,8 @@ pub struct InformerOptions {
     pub metadata_only: bool,
     /// Function that changes each object before it is stored.
     pub transform: Option<Transform>,
-    /// Turns off the traces of changes. Set for an informer that has no subscriber which would add spans to the traces.
+    /// Whether changes start no traces. Set for an informer without subscribers, because the trace of a change would
+    /// get no further spans.
     pub untraced: bool,
 }
 
@@ -64,7 +65,7 @@ impl InformerOptions {
     }
 
     /// Describes for operators which parts of objects are not stored, such as `metadata only` or `without data`.
-    /// Ignores fields that are dropped by default; returns `None` if all others are stored.
+    /// Ignores fields that are dropped by default; returns `None` if all other fields are stored.
     #[must_use]
     pub fn omitted(&self) -> Option<String> {
         let names = |paths: &[FieldPath]| first_names(&paths.iter().map(ToString::to_string).collect::<Vec<_>>());

@@ -78,7 +78,8 @@ impl ListChunk {
 /// Chunks of one LIST page as they arrive. Ends after [`ListChunk::End`] or an error.
 pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
 
-/// Watch events that are handed over together: those of one read of the socket, or of several if the consumer was busy.
+/// Watch events that are handed over together: the events of one read of the socket, or of several reads if the
+/// consumer was busy.
 #[derive(Debug)]
 pub struct WatchBatch {
     /// The events in server order; never empty.
@@ -138,8 +139,8 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
         listed_version(self)
     }
 
-    /// Returns the encoding of the last response, or that of the next request if it is known to be another one. `None`
-    /// before the first response, and for sources without encodings.
+    /// Returns the encoding of the last response, or of the next request if that is known to have another encoding.
+    /// `None` before the first response, and for sources without encodings.
     fn encoding(&self) -> Option<EncodingInUse> {
         None
     }

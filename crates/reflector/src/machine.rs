@@ -328,8 +328,9 @@ impl Reflector {
 
     /// Returns the time by which the open watch must send its next item or end.
     ///
-    /// For a plain watch, this is its timeout plus `StallPolicy::watch_slack`, counted from its last item. While a
-    /// streaming list sends its initial events, the deadline is much earlier, and only initial events extend it.
+    /// For a plain watch, this is the watch's timeout plus `StallPolicy::watch_slack`, counted from its last item.
+    /// While a streaming list sends its initial events, the deadline is much earlier, and only initial events extend
+    /// it.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
@@ -418,7 +419,7 @@ impl Reflector {
     }
 
     /// Reports that a watch could not be opened, or has ended. `events` counts all its items. `lasted` is the time
-    /// since it was opened, or zero.
+    /// since it was opened; zero if it could not be opened.
     pub fn on_watch_end(&mut self, result: Result<(), &SourceError>, events: u64, lasted: Duration, now: Instant) {
         let class = result.err().map(|error| error.class);
         match &self.state {

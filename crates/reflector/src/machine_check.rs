@@ -17,8 +17,9 @@ use informer_hub_types::clock::Instant;
 const UNCHECKED_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
-    /// Continues from a saved state that is complete at `version`: watches from there. Lists only if the server cannot
-    /// serve that version or its current version is older. Does nothing if the version is empty or "0".
+    /// Continues from a saved state that is complete at `version`: opens a watch from this version. Lists only if the
+    /// server cannot serve the version, or if the server's current version is older. Does nothing if `version` is empty
+    /// or "0".
     pub fn resume_watch(&mut self, version: ResourceVersion) {
         if version.is_any() {
             return;

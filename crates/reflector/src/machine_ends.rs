@@ -16,7 +16,7 @@ pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
 /// Time for which streaming lists are not tried, once the server has shown that it does not support them.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
 /// Maximum number of watches in a row that end immediately and are still reopened without a backoff. This applies only
-/// to watches that sent events; after one without events, a backoff follows.
+/// to watches that sent events; after a watch without events, a backoff follows.
 const MAX_QUICK_ENDS: u32 = 2;
 /// Minimum duration of a watch. A shorter one counts as failed: client-go's "very short watch".
 const SHORT_WATCH: Duration = Duration::from_secs(1);
@@ -137,7 +137,10 @@ impl Reflector {
     }
 
     /// Handles the server's answer that it cannot serve the requested version: the next list requests the most recent
-    /// version. If the failed request did not choose another version, a backoff precedes the list.
+    /// version.
+    ///
+    /// The list follows at once in two cases: the failed request was a list of any version, or `last_version` is known
+    /// and the most recent version was not requested yet. In all other cases a backoff comes first.
     pub(super) fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
         let could_choose_version = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
         self.state = State::Relist;

@@ -99,15 +99,15 @@ impl Rig {
         }
     }
 
-    /// If the next step is a check, reports a server version that is newer than all others in the tests.
+    /// If the next step is a check, reports a server version that is newer than all other versions in the tests.
     fn pass_check(&mut self) {
         if let Step::Check = self.step() {
             self.reflector.on_checked(&Ok(Some(version("1000"))), self.now);
         }
     }
 
-    /// Passes a check if there is one, then expects a watch. Returns the requested version and whether initial events
-    /// are requested.
+    /// If the next step is a check, passes it. Then expects a watch, and returns the requested version and whether
+    /// initial events are requested.
     fn watch(&mut self) -> (VersionMatch, bool) {
         self.pass_check();
         match self.step() {

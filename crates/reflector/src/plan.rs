@@ -10,9 +10,9 @@ use informer_hub_types::clock::Instant;
 
 /// Deadlines for a server that sends nothing.
 ///
-/// A watch without events is not a failure by itself. Apiservers send a bookmark about once a minute, but aggregated
-/// ones may send none, and a quiet resource has no events. But a server ends each watch at its timeout. A watch that
-/// stays open longer has a dead connection.
+/// A watch without events is not a failure by itself. A quiet resource has no events. Most apiservers send a bookmark
+/// about once a minute, but aggregated apiservers may send none. However, a server ends each watch at its timeout, so a
+/// watch that stays open longer has a dead connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StallPolicy {
     /// Maximum wait for the response headers of a watch. Default 30 s.
@@ -40,7 +40,7 @@ impl Default for StallPolicy {
     }
 }
 
-/// Bounds of one list. A list beyond a bound ends with an error, and another one begins after a backoff.
+/// Bounds of one list. A list beyond a bound ends with an error, and a new list begins after a backoff.
 ///
 /// The defaults allow 50 million objects in pages of 500. A list also ends with an error if a continue token repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub enum ItemVerdict {
     Initial,
     /// The initial state is complete at this version. The stream continues as a watch.
     InitialEventsEnd(ResourceVersion),
-    /// A change of an object.
+    /// A change of an object. The driver passes it on.
     Apply,
     /// The event changes nothing: do not pass it on.
     Nothing,

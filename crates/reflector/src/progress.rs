@@ -7,7 +7,7 @@ use informer_hub_codec::{ErrorClass, SourceError};
 
 /// Assumed page size of a request without a limit: client-go's default.
 const USUAL_PAGE: u32 = 500;
-/// Pause after the first empty page; doubles with each further one.
+/// Pause after the first empty page; doubles with each further empty page.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause after an empty page.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Resets the item count of the current page, since this page is requested again.
+    /// Resets the item count of the current page. Called when the page failed and will be requested again.
     pub fn begin_page(&mut self) {
         self.items_of_page = 0;
     }
