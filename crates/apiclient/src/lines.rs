@@ -22,8 +22,8 @@ impl Lines {
     /// Adds bytes and returns the lines that they complete, without their line breaks (`\n` or `\r\n`).
     ///
     /// # Errors
-    /// [`LineTooLong`] if a line exceeds the limit; a `\r` at its end counts. Lines that the same call has completed
-    /// are lost.
+    /// [`LineTooLong`] if a line exceeds the limit; a `\r` at the end of the line counts. Lines that the same call has
+    /// completed are lost.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, LineTooLong> {
         let mut complete = Vec::new();
         let mut rest = bytes;

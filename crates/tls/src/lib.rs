@@ -27,7 +27,8 @@ pub fn provider() -> Arc<CryptoProvider> {
 pub enum Roots {
     /// The operating system's trusted certificates. If there are none, no server is trusted.
     AnyOfSystem,
-    /// The operating system's trusted certificates and the given certificates. It is an error if there are none at all.
+    /// The operating system's trusted certificates and the given certificates. It is an error if there is no
+    /// certificate at all.
     SystemAnd(Vec<CertificateDer<'static>>),
     /// Only these certificates.
     Only(Vec<CertificateDer<'static>>),
@@ -72,7 +73,7 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Err
 /// Returns a verifier that accepts servers whose certificate one of these roots has signed.
 ///
 /// # Errors
-/// If a root is not a certificate, or there is none.
+/// If a root is not a certificate, or `roots` is empty.
 pub fn verifier(roots: Vec<CertificateDer<'static>>) -> Result<Arc<WebPkiServerVerifier>, Error> {
     let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(store(roots)?), provider());
     builder.build().map_err(|error| Error::General(error.to_string()))
