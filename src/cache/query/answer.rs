@@ -36,8 +36,8 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub items: Vec<Object<K>>,
     /// The objects with their selected columns, if the query selects columns.
     pub rows: Vec<Row<K>>,
-    /// Groups of a query that counts by value, ordered by frequency, or that asks for distinct values, ordered by
-    /// value.
+    /// Groups, if the query counts by value or asks for distinct values. Counts are ordered by frequency, distinct
+    /// values by value.
     pub groups: Vec<Group>,
     /// Number of matching objects, if requested.
     pub count: Option<u64>,
@@ -45,7 +45,7 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub more: bool,
     /// Continue token, if a limit left out results and the cache has pinned the snapshot.
     pub next: Option<SmolStr>,
-    /// Freshness of every selected cluster, by cluster name, with or without objects.
+    /// Freshness of every selected cluster, ordered by cluster name. Clusters without matching objects are included.
     pub coverage: Vec<Coverage>,
     /// How the answer was found.
     pub plan: Plan,
@@ -56,25 +56,27 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     /// Paths of the query that may be misspelt. A path of the condition is listed if none of the objects that were read
     /// has it. A path of the order or of the columns is listed if no matching object has it.
     pub unmatched: Vec<FieldPath>,
-    /// Number of objects with damaged or non-JSON bodies. They match only if their metadata decides the condition.
+    /// Number of objects with damaged or non-JSON bodies. Such an object matches only if its metadata decides the
+    /// condition.
     pub unreadable: u64,
-    /// Number of objects whose bodies were needed but are not kept under the hub's memory limit. They match only if
-    /// their metadata decides the condition. `coverage` has their clusters.
+    /// Number of objects whose bodies were needed but are not in memory, because the hub's memory limit leaves no room
+    /// for them. Such an object matches only if its metadata decides the condition. `coverage` shows which clusters
+    /// have informers without bodies.
     pub unkept: u64,
-    /// Position of the last result, if a limit left out further ones.
+    /// Position of the last result, if a limit left out further results.
     pub(super) end: Option<Position>,
     pub(super) kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Answer<K> {
-    /// Returns whether every cluster is complete and fresh, and all needed bodies were kept.
+    /// Returns whether every cluster is complete and fresh, and all needed bodies were in memory.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unkept == 0 && self.coverage.iter().all(|part| part.freshness == Freshness::Synced)
     }
 
     /// Returns the position where a limit ended the answer, to be signed by a [`super::TokenKey`]. `None` if no limit
-    /// did, or if the output is neither objects nor rows.
+    /// ended the answer, or if the output is neither objects nor rows.
     #[must_use]
     pub fn end(&self) -> Option<&Position> {
         self.end.as_ref()

@@ -28,11 +28,12 @@ impl Default for Bounds {
     }
 }
 
-/// A query for one resource: clusters, objects, and output.
+/// A query for objects of one resource: the selected clusters, the conditions, and the output.
 ///
-/// Conditions are combined with "and". The cheapest access path is used: a key or an index value is looked up, a
-/// namespace or a name prefix is a range. Otherwise every object is examined: its head first, and its body only if the
-/// head does not decide. [`Self::explain`] returns the plan.
+/// Conditions are combined with "and". The query uses the cheapest access path: it looks up a key or an index value, or
+/// reads the range of keys in a namespace or with a name prefix. Otherwise it examines every object. The head (metadata
+/// and index values) is examined first, and the body only if the head does not decide. [`Self::explain`] returns the
+/// plan.
 ///
 /// # Examples
 ///
@@ -102,7 +103,7 @@ impl Query {
     }
 
     /// Returns a query for the objects owned by the object of this UID. Reads every body, unless there is an index
-    /// [`OWNER_INDEX`](super::OWNER_INDEX); a cache builds it on first use.
+    /// [`OWNER_INDEX`](super::OWNER_INDEX). A cache builds this index on first use.
     #[must_use]
     pub fn children_of(owner: &Uid) -> Self {
         Self::matching(Expr::OwnedBy(owner.clone()))
@@ -157,7 +158,7 @@ impl Query {
         self
     }
 
-    /// Adds an ascending sort path. Reads each body, unless the path is in the head.
+    /// Adds an ascending sort path. Reads each object's body, unless the path is in the head (metadata).
     #[must_use]
     pub fn sort_by(self, path: FieldPath) -> Self {
         self.order_by(Column::Path(path), Direction::Ascending)
@@ -223,7 +224,7 @@ impl Query {
         self
     }
 
-    /// Plans only: the answer has the [`Plan`](super::Plan) and the clusters, but no results.
+    /// Makes the query return only the [`Plan`](super::Plan) and the clusters, without results.
     #[must_use]
     pub fn explain(mut self) -> Self {
         self.explain = true;

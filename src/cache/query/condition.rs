@@ -20,7 +20,7 @@ pub(super) fn asks_owners(expr: &Expr) -> bool {
 pub(super) struct Known<'k> {
     pub(super) cluster: &'k ClusterName,
     pub(super) labels: &'k ClusterLabels,
-    /// Namespace of all objects of the set; `None` if they may have different ones.
+    /// Namespace of all objects of the set; `None` if the objects may be in different namespaces.
     pub(super) namespace: Option<&'k str>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Known<'k> {
 pub(super) struct Condition<'q> {
     pub(super) expr: &'q Expr,
     indexes: Vec<&'q str>,
-    /// Distinct paths of fields.
+    /// Paths of the fields that the condition tests, each path once.
     pub(super) paths: Vec<FieldPath>,
     names_clusters: bool,
     /// Whether the condition tests owners.
@@ -83,8 +83,10 @@ impl<'q> Condition<'q> {
     }
 }
 
-/// Evaluates a condition on known properties; `None` if they do not decide. An empty `And` or `Or` stays undecided, so
-/// that the clusters still appear in the coverage.
+/// Evaluates a condition on known properties of a set of objects. Returns `None` if the properties do not decide.
+///
+/// An empty `And` or `Or` also returns `None`. So such a condition excludes no cluster, and all clusters appear in the
+/// coverage.
 fn evaluate(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     let parts = |parts: &[Expr], decisive: bool| {
         let mut decided = !parts.is_empty();

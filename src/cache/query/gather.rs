@@ -17,7 +17,8 @@ pub(super) struct Hit {
     /// Informer that has the object, as an index of [`View::members`].
     pub(super) member: usize,
     pub(super) stored: Arc<StoredObject>,
-    /// Sort keys of the object; empty if only cluster and key decide.
+    /// Sort keys of the object. Empty if the query has no sort columns, so that hits are ordered by cluster and key
+    /// only.
     pub(super) sort: Box<[SortKey]>,
     /// Output columns of the object, if they were read already.
     pub(super) row: Option<Vec<Values>>,
@@ -129,7 +130,7 @@ impl Order<'_, '_> {
 /// All results found so far, by any thread.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Hits of a query with sort columns, unsorted.
+    /// Hits of a query with sort columns, in no order until [`Self::into_hits`] sorts them.
     pub(super) sorted: Vec<Hit>,
     /// Hits of a query without sort columns, by the number of their piece (unit of work).
     pub(super) in_order: BTreeMap<usize, Vec<Hit>>,
@@ -186,7 +187,7 @@ impl Gathered {
     }
 }
 
-/// Drops all but the first `limit` hits once there are at least `limit` times `slack` hits. Leaves the hits unsorted.
+/// If there are at least `limit` times `slack` hits, drops all but the first `limit` hits. Leaves the hits unsorted.
 pub(super) fn truncate(hits: &mut Vec<Hit>, limit: usize, order: &Order<'_, '_>, slack: usize) {
     if limit > 0 && hits.len() >= limit.saturating_mul(slack).max(limit + 1) {
         hits.select_nth_unstable_by(limit - 1, |a, b| order.compare(a, b));

@@ -11,7 +11,7 @@ use crate::snapshot::Snapshot;
 use informer_hub_query::Head;
 use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, StoredObject, Uid};
 
-/// Head of an object that a condition tests without its body.
+/// An object's head (metadata and index values), on which a condition is tested without reading the object's body.
 #[derive(Clone, Copy)]
 pub(super) struct HeadOf<'o, 's> {
     pub(super) snapshot: &'s Snapshot,

@@ -12,8 +12,9 @@ use informer_hub_types::FieldPath;
 
 /// Replaces comparisons of a field by lookups in an index of the field's path, if all selected informers have one.
 ///
-/// The index values are strings as they are, and numbers and booleans as written. If a compared text can only be a
-/// string, the index lookup alone decides. Otherwise each object that the lookup finds is examined too.
+/// All index values are texts. A number or boolean is indexed in its JSON form, so the string `true` and the boolean
+/// have the same index value. If a compared text is not valid JSON, only a string can have it, and the index lookup
+/// alone decides. Otherwise each object that the lookup finds is examined too.
 pub(super) fn with_indices<'q>(expr: &'q Expr, snapshot: &Snapshot, view: &View<'_>) -> Cow<'q, Expr> {
     let all_of = |parts: &'q [Expr]| {
         let parts: Vec<_> = parts.iter().map(|part| with_indices(part, snapshot, view)).collect();
@@ -67,7 +68,7 @@ fn index_form(literal: &Literal) -> Option<SmolStr> {
     }
 }
 
-/// Returns whether a text can only be a string: not a number, `true` or `false`.
+/// Returns whether a literal is a text that only strings can have as index value: it is no JSON number or boolean.
 fn is_text_only(literal: &Literal) -> bool {
     matches!(literal, Literal::Text(text) if serde_json::from_str::<IgnoredAny>(text).is_err())
 }

@@ -27,7 +27,7 @@ use informer_hub_types::{Members, Object, StoredObject};
 
 /// Number of candidates up to which a query runs on the caller's thread if it decompresses bodies. See [`SHORT`].
 const SHORT_READ: usize = 50;
-/// Maximum number of objects in a piece, the unit of work of a thread: under 1 ms if heads decide.
+/// Maximum number of objects in a piece, the unit of work of a thread. A piece takes under 1 ms if no bodies are read.
 const PIECE: usize = 8_192;
 /// Number of objects in a piece if bodies must be decompressed: a few ms of work.
 const READ_PIECE: usize = 512;
@@ -51,7 +51,8 @@ pub(super) struct Job<'s> {
     pub(super) start: Option<Start>,
     /// Sort keys of the object at `start`; `None` without a start or without sort columns.
     pub(super) sorted_start: Option<Box<[SortKey]>>,
-    /// Number of hits to keep: the limit plus one, which shows whether there are more. `None` keeps all.
+    /// Number of hits to keep: the limit plus one. The additional hit shows that a limit left out results. `None` keeps
+    /// all hits.
     pub(super) keep: Option<usize>,
 }
 
@@ -69,7 +70,8 @@ impl<'s> Job<'s> {
         Self::along(&OnceLock::new(), snapshot, query, visible, position)
     }
 
-    /// As [`Self::new`], with the access path in `way`. If `way` is empty, plans a path and stores it there.
+    /// Prepares a query like [`Self::new`], but takes the access path from `way`. If `way` is empty, plans a path and
+    /// stores it there.
     pub(super) fn along(
         way: &OnceLock<Arc<AccessPath>>,
         snapshot: &'s Snapshot,
@@ -145,7 +147,7 @@ impl<'s> Job<'s> {
 
     /// Returns the informer with the newest state of the object at `position`, as an index of the view's members.
     /// `None` if no selected informer of the cluster has the object. `rank` is the index of the cluster among the
-    /// selected ones.
+    /// selected clusters.
     fn find(&self, rank: usize, position: &Position) -> Option<usize> {
         self.view.answering().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
             let stored = self.view.members[*at].partition.get(&position.key);

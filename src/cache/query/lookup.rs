@@ -48,8 +48,10 @@ impl Snapshot {
     }
 
     /// Returns the objects with `value` in `index`, by cluster and key, in their newest states. Costs one lookup per
-    /// object. Does not report the freshness of clusters, as an [`super::Answer`] does, so clusters without such
-    /// objects are not visited.
+    /// object.
+    ///
+    /// The result does not show how fresh each cluster is. So clusters without such objects need not be visited, unlike
+    /// for an [`super::Answer`].
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`].

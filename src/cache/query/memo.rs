@@ -4,9 +4,9 @@ use informer_hub_types::{LabelSelector, Labels};
 
 /// Cache of selector results for recently seen label sets.
 ///
-/// Sets and selectors are identified by address, which is stable while they are held. A memo is therefore limited to
-/// one query of one snapshot. The table has a fixed size and replaces entries on collision, so the cost of a lookup is
-/// constant.
+/// Label sets and selectors are identified by address. Addresses are valid only while the snapshot and the query exist,
+/// so a memo serves one query of one snapshot. The table has a fixed size and replaces entries on collision, so the
+/// cost of a lookup is constant.
 pub(super) struct LabelMemo {
     /// Table of results, empty until the first lookup.
     entries: Vec<Entry>,

@@ -13,7 +13,8 @@ use informer_hub_types::{DecodeError, FieldPath, Members, Object, ObjectKey, Sha
 /// Name of the index of owner UIDs, which answers `OwnedBy` conditions. Its function is [`owner_index`].
 pub const OWNER_INDEX: &str = "owner-uid";
 
-/// Maximum number of owners in a chain, to bound malicious ones. Chains made by Kubernetes have three or four.
+/// Maximum number of owners in a chain, which limits the work for malicious chains. Chains made by Kubernetes have
+/// three or four owners.
 const MAX_LINKS: usize = 32;
 
 static REFERENCES: LazyLock<Reading> = LazyLock::new(|| Reading::of("metadata.ownerReferences[*]"));
@@ -126,7 +127,7 @@ pub enum OwnerChainError {
     /// The chain exceeds the maximum length.
     #[error("the chain of owners has more than {MAX_LINKS} objects")]
     TooLong,
-    /// An object's body is not kept under the hub's memory limit.
+    /// An object's body is not in memory, because the hub's memory limit leaves no room for it.
     #[error("the hub's memory limit leaves no room for the body of {0}, so its owners are not known")]
     NotKept(ObjectKey),
     /// An object's body is damaged.
@@ -135,7 +136,7 @@ pub enum OwnerChainError {
 }
 
 /// Follows the owners of an object up to the root. Each owner is in the cluster of the object, and in its namespace or
-/// cluster-scoped. `snapshots` are those of all resources whose objects may be owners.
+/// cluster-scoped. `snapshots` has the snapshot of each resource whose objects may be owners.
 #[must_use]
 pub fn owner_chain(object: &Object, snapshots: &[Arc<Snapshot>]) -> OwnerChain {
     let mut chain = OwnerChain { owners: Vec::new(), broken: None };

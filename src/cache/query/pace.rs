@@ -1,4 +1,4 @@
-//! Pauses of a scanning thread for other threads, and the end of its slice (about 5 ms) for other scans.
+//! Pace of a scanning thread: when it pauses for other threads, and when its slice (about 5 ms) ends for other scans.
 //!
 //! Linux lets a running thread finish its time slice before it runs a thread that was woken, whatever their priorities.
 //! It ends a time slice only every few milliseconds. A pause lets the woken thread run at once. Time is estimated from
@@ -59,8 +59,8 @@ impl<'p> Pace<'p> {
         }
     }
 
-    /// Returns whether the scan's slice of time (about 5 ms) is used up. It is prolonged while no other scan needs the
-    /// thread.
+    /// Returns whether the scan's slice of time (about 5 ms) is used up. The slice is prolonged while no other scan
+    /// needs the thread.
     pub(super) fn is_over(&mut self) -> bool {
         if self.spent < self.slice {
             return false;

@@ -10,9 +10,9 @@ use informer_hub_types::clock::Instant;
 
 /// Pinned snapshots of one resource.
 ///
-/// A pinned snapshot keeps in memory the bodies replaced since it was taken; it shares the rest with the newest one. At
-/// the limit of snapshots, the least recently used one is dropped; at the limit of bytes, the oldest. A query that
-/// continues on a dropped snapshot must start over.
+/// A pinned snapshot keeps the bodies in memory that were replaced after it was taken. All other data is shared with
+/// the newest snapshot. At the limit of snapshots, the least recently used one is dropped; at the limit of bytes, the
+/// oldest. A query that continues on a dropped snapshot must start over.
 #[derive(Debug)]
 pub struct PinnedSnapshots {
     /// Pinned snapshots, least recently used first.
@@ -80,7 +80,8 @@ impl PinnedSnapshots {
         Ok(snapshot)
     }
 
-    /// Drops expired snapshots. Returns when to call again, if any are left.
+    /// Drops expired snapshots. Returns when the next snapshot expires, so that the caller calls again; `None` if no
+    /// snapshot is left.
     pub fn expire(&mut self, now: Instant) -> Option<Instant> {
         while self.entries.front().is_some_and(|entry| entry.until <= now) {
             self.entries.pop_front();

@@ -36,7 +36,7 @@ pub(super) enum Access {
     Lookups(Vec<Lookup>),
 }
 
-/// An access path with its cost, relative to scanning one object.
+/// An access path with its cost. The unit of cost is scanning one object.
 #[derive(Clone, Debug)]
 pub(super) struct AccessPath {
     pub(super) access: Access,
@@ -56,11 +56,11 @@ pub(super) const SHORT: usize = 1_000;
 /// Maximum number of keys that are looked up one by one. More are found by ranges or a scan.
 const MAX_KEYS: usize = 4_096;
 
-/// Maximum number of keys of an index value that are visited per informer to count those visible to the reader.
+/// Maximum number of objects with an index value that are checked per informer, to count those that the reader may see.
 const MAX_VISITED: usize = 16_384;
 
-/// Limit for counting the visible objects with an index value. If there are at least this many, the value is assumed to
-/// select half of all visible objects.
+/// Maximum count of the visible objects with an index value. If the count reaches it, counting ends. The value is then
+/// assumed to select half of all visible objects.
 const MAX_COUNTED: usize = 2_048;
 
 /// Chooses access paths in one snapshot, for the selected informers.
@@ -102,8 +102,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Returns the cheapest access path among those of the parts of an `And` condition. Namespace and name together are
-    /// one part. `None` if no part has a path, so that a scan is needed.
+    /// Returns the cheapest access path that a part of an `And` condition allows. Namespace and name together are one
+    /// part. `None` if no part has a path, so that a scan is needed.
     fn all_of(&self, expr: &Expr) -> Option<AccessPath> {
         let mut parts = Vec::new();
         flatten(expr, &mut parts);
@@ -251,7 +251,7 @@ enum KeyPart {
     Name,
 }
 
-/// Returns the part of the key that a path reads; `None` if it reads another field.
+/// Returns the part of an object's key (namespace or name) that a path reads; `None` if the path reads another field.
 fn head_field(path: &FieldPath) -> Option<KeyPart> {
     let [Segment::Field(metadata), Segment::Field(field)] = path.segments() else { return None };
     match (metadata.as_str(), field.as_str()) {
@@ -261,7 +261,8 @@ fn head_field(path: &FieldPath) -> Option<KeyPart> {
     }
 }
 
-/// Converts a test of a field to a test of a key part; `None` if it compares anything but non-empty texts.
+/// Converts a test of a field to a test of a key part. Returns `None` if the test is not an equality or prefix test
+/// with non-empty texts.
 fn texts(test: &Test) -> Option<TextTest> {
     let part = |literal: &Literal| match literal {
         Literal::Text(part) if !part.is_empty() => Some(part.clone()),
@@ -278,7 +279,7 @@ fn texts(test: &Test) -> Option<TextTest> {
 /// How an answer was, or would be, found: the result of [`super::Query::explain`], and part of each answer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// Sources of candidates. If there are several, the candidates of all are examined.
+    /// Sources of candidates (objects that may match). The candidates of all sources are examined.
     pub steps: Vec<Step>,
     /// Approximate number of candidates.
     pub candidates: usize,
@@ -312,7 +313,7 @@ pub enum ExaminedParts {
     /// Nothing: every candidate matches.
     #[default]
     Nothing,
-    /// The candidate's head.
+    /// The candidate's head (metadata and index values).
     Heads,
     /// The candidate's head and, if that does not decide, its decompressed body.
     Bodies,

@@ -78,7 +78,7 @@ impl Progress {
     /// Checks whether the work ran to its end, or until enough results were found.
     ///
     /// # Errors
-    /// [`QueryError::TooMuch`], [`QueryError::Cancelled`] or [`QueryError::Deadline`] if it ended earlier.
+    /// [`QueryError::TooMuch`], [`QueryError::Cancelled`] or [`QueryError::Deadline`] if the work was stopped earlier.
     pub(super) fn ended(&self, within: Duration, candidates: usize) -> Result<(), QueryError> {
         if let Some(failure) = self.failure.lock().clone() {
             return Err(failure);

@@ -26,7 +26,7 @@ pub struct Position {
 pub struct TokenKey([u8; 32]);
 
 /// Hash of the query that a token belongs to: the resource, clusters, informers, reader, condition, order and output.
-/// The limit is left out, so that a continued query may have another one.
+/// The limit is left out, so that a continued query may have another limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint([u8; 16]);
 

@@ -147,8 +147,9 @@ impl<'s> View<'s> {
     }
 
     /// Returns whether another informer of the cluster has a newer state of the object than the informer `at` (an index
-    /// of `members`). Of equally new states, that of the informer opened first counts. Must be called for each match:
-    /// if the newer state does not match, the object must not be in the answer.
+    /// of `members`). Of two equally new states, the one of the informer opened first takes precedence.
+    ///
+    /// Must be called for each match. If the newer state does not match, the object must not be in the answer.
     pub(super) fn is_superseded(&self, at: usize, stored: &StoredObject) -> bool {
         let members = self.clusters[self.members[at].rank].members.clone();
         members.len() > 1

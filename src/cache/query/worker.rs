@@ -55,8 +55,8 @@ pub(super) struct Worker<'j, 's> {
     order: &'j Order<'j, 's>,
     progress: &'j Progress,
     memo: RefCell<LabelMemo>,
-    /// Finds paths of the query's condition in bodies: the answer names the paths that exist in no body. `None` if the
-    /// condition has no paths, or once each path was found in some body.
+    /// Searches bodies for the paths of the query's condition, because the answer lists the paths that no body has.
+    /// `None` if the condition has no paths, or if each path was already found in some body.
     watched: Option<Extractor>,
     seen: Vec<bool>,
 }
@@ -191,7 +191,7 @@ impl<'j, 's> Worker<'j, 's> {
 }
 
 /// Counts one matching object for `count by` and `distinct`, by the query's first column. An object counts once for
-/// each distinct value that it has there, or under `null` if it has none.
+/// each distinct value of that column, or under `null` if it has no value.
 fn count(values: &[Values], found: &mut PieceMatches) {
     found.tally.output.note(values);
     let values = values.first().map_or(&[][..], |values| values);
