@@ -1,7 +1,7 @@
-//! Computed indices: functions that return the index values of an object.
+//! Computed indices: functions that return the index values of an object, as client-go's `IndexFunc` and `Indexers` do.
 //!
-//! client-go's `IndexFunc` and `Indexers`. The decoder reads the values of a declared index as bytes arrive. The
-//! function of a computed index receives the whole object, and such an index can be added while the store is in use.
+//! The decoder reads the values of a declared index as bytes arrive. The function of a computed index receives the
+//! whole object, and such an index can be added while the store is in use.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -189,7 +189,7 @@ impl Indices {
         }
     }
 
-    /// Adds complete computed indices. Their names must be free.
+    /// Adds complete computed indices. No existing computed index may have one of their names.
     pub(super) fn append(&mut self, mut built: Vec<Computed>) {
         Arc::make_mut(&mut self.computed).append(&mut built);
     }
@@ -236,8 +236,8 @@ impl Indices {
         self.computed(name).map_or(0, |index| index.failures.load(Relaxed))
     }
 
-    /// Returns the values of an index. A computed index takes precedence over a declared one of the same name, because
-    /// it covers every object.
+    /// Returns the values of an index. A computed index takes precedence over a declared index of the same name,
+    /// because it covers every object.
     fn values_of(&self, name: &str) -> Option<&Values> {
         self.computed(name).map(|index| &index.values).or_else(|| self.declared.get(name))
     }

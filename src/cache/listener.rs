@@ -111,8 +111,8 @@ impl ListenerQueue {
     }
 
     /// Creates a queue for a subscriber that may have been connected before a restart of the hub. `reader` is the name
-    /// of a sink or durable subscription. If it has received or acknowledged states of the restored partition, it only
-    /// gets the changes since then. Otherwise as [`Self::new`].
+    /// of a sink or durable subscription. If this reader has received or acknowledged states of the restored partition,
+    /// the queue gets only the changes since then. Otherwise the queue is the same as from [`Self::new`].
     #[must_use]
     pub fn for_reader(
         reader: Option<&str>,
@@ -233,9 +233,10 @@ impl ListenerQueue {
         usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
     }
 
-    /// Returns whether exactly one notification of the key waits. If this is an initial addition, it is that of the
-    /// present object of the key. An initial addition behind other notifications is that of a successor (a later object
-    /// with the same key).
+    /// Returns whether exactly one notification of the key waits.
+    ///
+    /// An initial addition that waits alone is about the present object of the key. An initial addition that waits
+    /// behind other notifications is about a successor (a later object with the same key).
     fn is_first(&self, key: &ObjectKey) -> bool {
         self.by_key.as_ref().and_then(|by_key| by_key.get(key)).is_some_and(|numbers| numbers.len() == 1)
     }

@@ -176,8 +176,8 @@ impl<K> IndexReader<K> {
 }
 
 impl Snapshot {
-    /// Returns whether any index has the values at `path`: an index that is computed for all objects, or one that an
-    /// informer declares and that covers its objects.
+    /// Returns whether any index has the values at `path`: a computed index, or an index that an informer declares and
+    /// that already has all objects of the informer.
     #[doc(hidden)]
     #[must_use]
     pub fn has_index_of(&self, path: &FieldPath) -> bool {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Inner, Leaf, Node, Tree};
 
-/// An entry: its leaf and position.
+/// An entry of a tree: its leaf, and its position in the leaf.
 pub(crate) type Entry<'t, L> = (&'t L, usize);
 
 /// An entry found by comparing two trees: only in the left one, only in the right one, or in both. Entries in both have

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::{Inner, Leaf, Node};
 
-/// Adjacent entries: a leaf and a range of positions.
+/// Adjacent entries of a tree: their leaf, and the range of their positions in the leaf.
 pub(crate) type Run<'t, L> = (&'t L, std::ops::Range<usize>);
 
 /// Iterator over leaves.
