@@ -31,7 +31,7 @@ pub(in crate::actors) struct ListenerHealth {
     pub lag: Option<Arc<Histogram>>,
 }
 
-/// Right of one listener actor to empty an inbox, until the next one takes over.
+/// Right of one listener actor to empty an inbox, until another listener takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::actors) struct InboxLease(u64);
 
@@ -41,8 +41,8 @@ pub(in crate::actors) struct InboxLease(u64);
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
     number: u64,
-    /// Position of the queue's end, and number of merged notifications, when [`Inbox::has_acknowledged`] first found
-    /// the batch in the queue. `None` before that.
+    /// `None` until [`Inbox::has_acknowledged`] first finds the batch in the queue. Then the queue's end at that time,
+    /// up to which notifications must be acknowledged, and the number of merged notifications at that time.
     place: Option<(u64, u64)>,
 }
 
@@ -121,8 +121,8 @@ impl Inbox {
         }
     }
 
-    /// Returns whether the inbox was filled from this partition (objects of one informer) before. It then continues
-    /// with its pending notifications.
+    /// Returns whether the inbox was filled from this partition (objects of one informer) before. If so, the inbox
+    /// continues with its pending notifications.
     pub(in crate::actors) fn has_joined(&self, partition: PartitionId) -> bool {
         let state = self.state.lock();
         state.queue.is_some() && state.partition == Some(partition)
@@ -173,8 +173,8 @@ impl Inbox {
         state.lease
     }
 
-    /// Returns the unacknowledged batch, or else the next one of at most `max` notifications. Returns `None` after
-    /// another listener has taken over.
+    /// Returns the unacknowledged batch; without one, the next batch of at most `max` notifications. Returns `None`
+    /// after another listener has taken over.
     pub(in crate::actors) fn next(&self, lease: InboxLease, max: usize) -> Option<Vec<Notification>> {
         let mut state = self.state.lock();
         if state.lease != lease {

@@ -24,8 +24,9 @@ pub struct RequestInformer {
     pub wanted: ResourceRequest,
     /// Scope to watch.
     pub scope: Scope,
-    /// Options for decoding and selection. If requests for the same informer differ, those of a configuration entry
-    /// apply; without one, those of the first request.
+    /// Options for decoding and selection. If requests for the same informer have different options, the options of a
+    /// configuration entry apply. If no configuration entry requests the informer, the options of the first request
+    /// apply.
     pub options: Arc<InformerOptions>,
     /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
@@ -38,9 +39,9 @@ pub struct RequestInformer {
 #[rtype(result = "()")]
 pub struct ReleaseInformers(pub User);
 
-/// Replaces all requests of a configuration entry in one cluster. Informers that it still requests continue with their
-/// objects: if their options changed, they list again and report the differences. The others are released as by
-/// [`ReleaseInformers`].
+/// Replaces all requests of a configuration entry in one cluster. Informers that the new requests include continue with
+/// their objects. If their options changed, they list again and report the differences. The entry's other informers are
+/// released as by [`ReleaseInformers`].
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReplaceRequests {

@@ -137,8 +137,8 @@ impl<K: 'static> Deliver for SingleNotifications<K> {
 }
 
 struct Closure<K, F> {
-    /// Closure under an asynchronous lock, so that waiting for a blocked call occupies no thread. Otherwise a closure
-    /// that blocks at many informers could use up all handler threads.
+    /// Closure under an asynchronous lock, so that calls that wait for the lock occupy no thread. Otherwise a blocking
+    /// closure that many informers call could use up all handler threads.
     handler: Arc<Mutex<F>>,
     kind: std::marker::PhantomData<fn() -> K>,
 }

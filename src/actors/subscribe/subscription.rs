@@ -198,7 +198,7 @@ impl Subscription {
         }
     }
 
-    /// Returns the inbox for an informer, creating it if necessary. It outlives the informer's actors.
+    /// Returns the inbox for an informer, creating it if necessary. The inbox outlives the informer's actors.
     pub(in crate::actors) fn inbox_at(&self, origin: &Arc<Origin>) -> Arc<Inbox> {
         let mut all = self.inboxes.lock();
         if let Some((_, known)) = all.iter().find(|(at, _)| at == origin) {
@@ -275,7 +275,8 @@ impl Subscription {
         }
     }
 
-    /// Returns the request for the subscription's own informer, used if there is none to share.
+    /// Returns the request for an informer of the subscription's own, used if there is no informer to share. `None` if
+    /// the subscription selects only the informers of a user.
     pub(in crate::actors) fn own_request(&self) -> Option<RequestInformer> {
         let Target::Resource(wanted, scope) = &self.target else { return None };
         Some(RequestInformer {

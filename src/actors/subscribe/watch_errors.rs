@@ -56,7 +56,8 @@ impl WatchErrors {
         self.0.lock().retain(|entry| entry.user != *user);
     }
 
-    /// Adds the handlers of `other`, which were set in a request that was later resolved to the same informer.
+    /// Adds the handlers of `other`. They belong to a request that was resolved to this informer only after the
+    /// informer had started.
     pub(in crate::actors) fn absorb(&self, other: &Self) {
         let more = other.0.lock().clone();
         self.0.lock().extend(more);
