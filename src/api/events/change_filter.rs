@@ -27,7 +27,7 @@ pub(super) struct ChangeFilter {
     pub(super) replay: bool,
     /// Whether updates include the paths of the fields that changed.
     pub(super) changed: bool,
-    /// Replaces the values of Secrets, which are never sent.
+    /// Replaces the values in Secrets, so that neither the filter nor the client sees them.
     redaction: Redaction,
 }
 

@@ -1,4 +1,5 @@
-//! One resource of an event stream: first its existing objects, if wanted, then its window of recent changes.
+//! One resource of an event stream: first its existing objects, if the client requests them, then its window of recent
+//! changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ pub(super) struct Feed {
     cursor: HistoryCursor,
     /// Version in the window of recent changes up to which the stream has received the changes.
     version: u64,
-    /// Existing objects that are still to be read; `None` once all are.
+    /// Existing objects that are still to be read; `None` once all objects are read.
     replay: Option<Replay>,
     items: VecDeque<Item>,
     /// Objects that the reader may see, as far as known from rules and access reviews.
@@ -101,8 +102,8 @@ struct Replay {
 }
 
 impl Feed {
-    /// Begins at the position of the client. Without a position, begins with the present objects if they are wanted,
-    /// else with the next change.
+    /// Begins at the position of the client. Without a position, begins with the existing objects if the client
+    /// requests them, else with the next change.
     pub(super) async fn begin(
         cache: CacheInfo,
         wanted: &ChangeFilter,

@@ -1,9 +1,9 @@
 //! `/v1/events`: changes as they happen, as Server-Sent Events or lines of JSON.
 //!
-//! A stream has no queue. Like a watch, it reads the windows of recent changes from its position whenever the client
-//! has taken what was sent before (`feed`). A client that falls behind a window is notified of the gap, and the stream
+//! A stream has no queue. When the client has taken all events sent so far, the stream reads the next changes from the
+//! windows of recent changes (`feed`). A client that falls behind a window is notified of the gap, and the stream
 //! starts anew. `request` parses the request, `change_filter` selects changes, `position` encodes what a client has
-//! received, `frames` writes events, and `stream` drives them. `docs/query-api.md` describes it for users.
+//! received, `frames` writes events, and `stream` drives them. `docs/query-api.md` describes the path for users.
 
 mod change_filter;
 mod feed;

@@ -38,8 +38,8 @@ pub(super) struct Children {
     pub(super) more: bool,
 }
 
-/// Searches the tree below an object, level by level. Each cache answers from its index of owners, which its first
-/// query builds.
+/// Returns the objects that `root` owns, directly and indirectly, found level by level. Each cache answers from its
+/// index of owners, which its first query builds.
 pub(super) async fn children_of(
     fleet: &dyn Fleet,
     root: &Object,
@@ -95,7 +95,7 @@ fn add(found: &mut Children, known: &mut HashSet<Uid>, owners: &[Object], childr
 }
 
 /// Returns the query for the children of `owners`, which are `root` or objects below it. If `root` has a namespace,
-/// only that namespace is searched, because its children must be there.
+/// only that namespace is searched, because an object in a namespace owns only objects of the same namespace.
 fn query_of(root: &Object, owners: &[Object]) -> Query {
     let any = owners.iter().map(|owner| Expr::OwnedBy(owner.uid().clone())).collect();
     let query = Query::matching(Expr::Or(any)).in_clusters(ClusterSelector::Names(vec![root.cluster().clone()]));

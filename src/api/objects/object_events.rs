@@ -66,7 +66,7 @@ fn query_of(object: &Object, about: &str) -> Query {
     query.within(Bounds { within: WITHIN, ..Bounds::default() })
 }
 
-/// Returns whether the reference in an Event is to this object, not to an earlier one of the same name.
+/// Returns whether the reference in an Event is to this object, not to an earlier object of the same name.
 ///
 /// Compares UIDs. A reference without UID counts as a match, because some components write none. A reference with the
 /// object's name as UID also matches, because kubelets write it for their node.
