@@ -58,9 +58,11 @@ impl Delivered {
     }
 }
 
-/// Returns, by cluster and resource, the version up to which the receiver of a sink has acknowledged every change. This
-/// is the version in `accepted`, up to which the sink has accepted changes. For a resource in `lowest` (the lowest
-/// undelivered versions), the result is below the lowest undelivered version.
+/// Returns, by cluster and resource, the version up to which the receiver of a sink has acknowledged every change.
+///
+/// `accepted` has the versions up to which the sink has accepted changes. `lowest` has the lowest version that is not
+/// delivered yet, for resources with undelivered changes. The result is the version in `accepted`, lowered below the
+/// version in `lowest` if necessary.
 pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) -> SourceVersions {
     let below = |cluster: &str, resource: &str, accepted: u64| match lowest.get(cluster).and_then(|of| of.get(resource))
     {

@@ -64,7 +64,7 @@ use informer_hub_types::{ClusterName, Threads, clock, first_names, with_causes};
 pub struct ReloadStatus {
     /// When the configuration was last changed.
     pub since: Option<jiff::Timestamp>,
-    /// Number of changes since the start.
+    /// Number of configuration changes applied since the start.
     pub reloads: u64,
     /// Number of configurations that could not be read or applied.
     pub failures: u64,

@@ -11,8 +11,8 @@ use informer_hub_config::inventory::SourceReport;
 
 /// Functions of the hub that a [`SourceFeed`] calls.
 pub(in crate::app) trait SourceHost: Send + Sync + 'static {
-    /// Stores the report of a cluster source: its clusters and problems. Returns false if the feed belongs to a watcher
-    /// that was replaced.
+    /// Stores the report of a cluster source: its clusters and problems. If the feed belongs to a watcher that was
+    /// replaced, ignores the report and returns false.
     fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool;
 
     /// Stores the state of a cluster source for the status.

@@ -1,7 +1,8 @@
 //! Watcher of a folder of kubeconfigs.
 //!
-//! Polls time and size of the files every [`POLL_INTERVAL`], and reads a file once two polls found it unchanged. A file
-//! that becomes unreadable keeps its last clusters until it is readable again or deleted.
+//! Checks modification time and size of the files every [`POLL_INTERVAL`]. Reads a new or changed file when two polls
+//! in a row found the same time and size. A file that becomes unreadable keeps its last clusters until it is readable
+//! again or deleted.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};

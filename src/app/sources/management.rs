@@ -1,7 +1,8 @@
 //! Watcher of the objects of a management cluster, with informers in a separate registry.
 //!
-//! Reports are built from complete cache snapshots, after each first list has completed. So a broken list, an
-//! unreachable cluster or a lost permission removes no cluster. Only a complete list or a watch event removes one.
+//! The watcher builds reports from complete cache snapshots, and only after the first list of every informer is
+//! complete. So a broken list, an unreachable cluster or a lost permission removes no cluster. Only a complete list or
+//! a watch event removes one.
 
 use std::sync::Arc;
 use std::time::Duration;

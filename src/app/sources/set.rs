@@ -144,8 +144,8 @@ impl Sources {
         self.end.cancel();
     }
 
-    /// Stores the report of a cluster source: its clusters and problems. Returns false if the feed belongs to a watcher
-    /// that was replaced.
+    /// Stores the report of a cluster source: its clusters and problems. If the feed belongs to a watcher that was
+    /// replaced, ignores the report and returns false.
     pub(in crate::app) fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(&feed.name).filter(|entry| entry.generation == feed.generation) else {

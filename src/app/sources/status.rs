@@ -5,7 +5,7 @@ use serde::Serialize;
 use informer_hub_config::inventory::{Conflict, Problem};
 use informer_hub_types::CredentialStatus;
 
-/// Maximum number of problems, and of name conflicts, that are shown for each source. Further ones are only counted.
+/// Maximum number of problems, and of name conflicts, that are shown for each source. All others are only counted.
 pub(super) const MAX_SHOWN: usize = 20;
 
 /// State of a cluster source.

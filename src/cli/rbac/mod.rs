@@ -126,7 +126,8 @@ fn write(dir: &Path, texts: &[(String, String)]) -> anyhow::Result<()> {
 }
 
 impl Args {
-    /// Returns the clusters and cluster sources whose rights are printed: those that options name, or all.
+    /// Returns the clusters and cluster sources whose rights are printed. Without options that name clusters or
+    /// sources, returns all.
     fn chosen<'c>(&self, config: &'c Config) -> anyhow::Result<(Vec<&'c ClusterConfig>, Vec<&'c ClusterSourceConfig>)> {
         let all = &config.sources;
         if let Some(unknown) = self.sources.iter().find(|name| !all.iter().any(|source| source.name == **name)) {

@@ -15,7 +15,7 @@ use super::{Misuse, interruptible, runtime};
 use informer_hub_apiclient::{Lines, StreamEvent};
 use informer_hub_types::{first_names, printable, printable_json};
 
-/// Longest silence of the stream: the hub sends a heartbeat every 15 s.
+/// Maximum time without data before the stream counts as broken. The hub sends a heartbeat every 15 s.
 const SILENCE: Duration = Duration::from_secs(50);
 /// Maximum size of an event in bytes. It may have the old and the new state of an object.
 const LONGEST: usize = 64 << 20;
