@@ -1,5 +1,4 @@
-//! Reduces a configuration to the part that an agent uses: one cluster, whose changes this process writes to the log of
-//! the fleet.
+//! Configuration of an agent: the configuration file, reduced to the agent's cluster and the resources watched there.
 
 use std::path::Path;
 

@@ -69,7 +69,8 @@ pub struct AuditRuleConfig {
     pub groups: Vec<String>,
     /// Verbs that the rule matches; empty for all.
     pub verbs: Vec<String>,
-    /// Requested resources, or all resources of API groups, without versions.
+    /// Requested resources, by names without API versions. An entry is one resource, or all resources of some API
+    /// groups.
     pub resources: Vec<Exclusion>,
     /// Request paths, or patterns with `*`.
     pub paths: Vec<String>,

@@ -111,8 +111,8 @@ fn read_api(mut table: Table<'_>) -> ReadApiConfig {
     read
 }
 
-/// Reports a mistake if other machines can reach the port without authentication, unless the configuration allows this
-/// explicitly. The port shows the names of clusters on its status pages, and objects in dead letters.
+/// Reports a mistake if other machines can reach the port without authentication and the configuration does not allow
+/// this explicitly. The port shows names of clusters on its status pages, and objects in dead letters.
 fn check_reach(hub: &Table<'_>, service: &ServiceConfig, listen: SocketAddr, others: bool) {
     let open = others || service.authenticates() || service.auth.allow_unauthenticated;
     let clean = ["tls", "auth", "authorization", "listen"].iter().all(|key| hub.checker.is_clean(&hub.path.key(key)));

@@ -123,7 +123,7 @@ impl OidcConfig {
     }
 }
 
-/// `[hub.authorization]`: checks of the rights and tokens of users by requests to clusters.
+/// `[hub.authorization]`: sends review requests to clusters, to check the rights and the tokens of users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthorizationConfig {

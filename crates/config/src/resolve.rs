@@ -165,7 +165,8 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     Config { hub, clusters, sources, resources, sinks, readers, oidc, fleet, ha }
 }
 
-/// Reports keys that have no effect in a fleet: sinks without the role `deliver`, `[ha]`, and `state_dir`.
+/// Reports keys that have no effect in a fleet: `[ha]`, `state_dir`, and `[sinks]` if the process lacks the role
+/// `deliver`.
 fn check_unused_in_fleet(checker: &Checker<'_>, hub: &HubConfig, has_unused_sinks: bool, has_ha: bool) {
     let root = KeyPath::default;
     let unused = [

@@ -317,8 +317,9 @@ impl ResourceConfig {
     }
 }
 
-/// Returns whether two entries certainly have objects in common: equal selectors, and a namespace that both select.
-/// Different selectors may also have objects in common, which only the apiserver can decide.
+/// Returns whether two entries certainly have objects in common: they have equal selectors, and at least one namespace
+/// that both select. Returns false for different selectors, since only the apiserver knows whether they select common
+/// objects.
 fn overlap(one: &ResourceConfig, other: &ResourceConfig) -> bool {
     let spaces = |r: &ResourceConfig| r.namespaces.iter().cloned().collect::<BTreeSet<_>>();
     let (a, b) = (spaces(one), spaces(other));

@@ -25,7 +25,7 @@ pub struct ServiceConfig {
     pub max_connections: usize,
     /// `[hub.read_api]`: the Kubernetes API for readers.
     pub read_api: ReadApiConfig,
-    /// `[hub.authorization]`: checks of the rights and tokens of users by requests to clusters.
+    /// `[hub.authorization]`: sends review requests to clusters, to check the rights and the tokens of users.
     pub authorization: AuthorizationConfig,
     /// `[hub.audit]`: the log of requests; `None` logs no requests.
     pub audit: Option<AuditConfig>,
@@ -96,7 +96,8 @@ pub struct ReadApiConfig {
     pub max_requests: usize,
     /// Maximum number of watches. Default 10,000.
     pub max_watches: usize,
-    /// Whether core/v1 Secrets are served. Default false: every reader of the port could read all of them.
+    /// Whether readers that may see everything also see core/v1 Secrets. Default false. Readers with rules see the
+    /// Secrets that their rules name, whatever this value is.
     pub serve_secrets: bool,
 }
 

@@ -200,8 +200,8 @@ fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     shapes.find(|shape| shape["properties"]["type"]["const"].as_str() == kind).unwrap_or(node)
 }
 
-/// Returns whether the default of a missing key applies. It does not apply without a key that it requires, or beside a
-/// key that replaces it, such as `template` for `format`.
+/// Returns whether the default of a missing key applies. It does not apply if another key that it requires is missing,
+/// or if a key is set that replaces it (such as `template`, which replaces `format`).
 fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     const INSTEAD: [(&str, &[&str]); 2] = [("drop", &["keep"]), ("format", &["template", "template_file", "preset"])];
     let needs = node["dependentRequired"][key].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -285,7 +285,7 @@ impl FromStr for LabelPattern {
     }
 }
 
-/// Kubeconfig found by a source. It is kept in memory only, and `Debug` shows none of its content.
+/// Kubeconfig that a cluster source found. It is kept in memory only, and `Debug` shows none of its content.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InlineKubeconfig {

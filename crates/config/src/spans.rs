@@ -18,12 +18,12 @@ pub(super) enum Step {
 pub(super) struct KeyPath(pub(super) Vec<Step>);
 
 impl KeyPath {
-    /// Returns the path of a key below this one.
+    /// Returns the path of `key` in the table at this path.
     pub(super) fn key(&self, key: &str) -> Self {
         self.with(Step::Key(key.to_owned()))
     }
 
-    /// Returns the path of an element of this array.
+    /// Returns the path of the element at `index` in the array at this path.
     pub(super) fn index(&self, index: usize) -> Self {
         self.with(Step::Index(index))
     }

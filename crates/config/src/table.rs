@@ -145,7 +145,7 @@ impl<'c> Table<'c> {
         self.values.keys().cloned().collect()
     }
 
-    /// Reads a table below this one.
+    /// Reads a key whose value is a table.
     pub(super) fn table(&mut self, key: &'static str) -> Option<Table<'c>> {
         let value = self.take(key)?;
         Some(Table::new(self.checker, self.path.key(key), value))

@@ -28,8 +28,8 @@ const OWN: &str = "x-k8s.io/";
 
 /// Extension of a kubeconfig's cluster that is passed to the credential command.
 const EXEC: &str = "client.authentication.k8s.io/exec";
-/// Kubeconfig extension of a ClusterProfile's access provider with further arguments for the credential command. The
-/// extension in `MORE_ENV` has further environment variables.
+/// Kubeconfig extension in a ClusterProfile's access provider. It has further arguments for the credential command; the
+/// extension `MORE_ENV` has further environment variables.
 const MORE_ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
 const MORE_ENV: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs";
 

@@ -78,7 +78,8 @@ impl SourceReport {
         self
     }
 
-    /// Keeps at most `most` clusters: first those in `before`, then new ones, both in the order of their names.
+    /// Keeps at most `most` clusters: first those whose names are in `before`, then others; each group in the order of
+    /// names.
     #[must_use]
     pub fn limited(mut self, most: usize, before: &BTreeSet<ClusterName>) -> Self {
         if self.clusters.len() <= most {

@@ -57,7 +57,7 @@ fn inline(cluster: &ClusterConfig) -> &InlineKubeconfig {
     inline
 }
 
-/// Returns cluster and user of the inline kubeconfig.
+/// Returns the cluster and the user in the inline kubeconfig of `cluster`.
 fn entries(cluster: &ClusterConfig) -> (Value, Value) {
     let all: Value = serde_json::from_str(inline(cluster).expose()).unwrap();
     (all["clusters"][0]["cluster"].clone(), all["users"][0]["user"].clone())

@@ -85,8 +85,8 @@ pub struct Key {
     pub effect: Option<Effect>,
 }
 
-/// Section of the reference: keys of one table. For a table with `type`, keys that the same types share have a section
-/// of their own.
+/// Section of the reference: keys of one table. If the table has a key `type`, its keys are divided: each section has
+/// the keys that one set of types shares.
 struct Section {
     header: String,
     /// Values of `type` that have the keys; empty if all types have them.
@@ -224,7 +224,7 @@ fn table(
     }
 }
 
-/// Returns whether a schema node has keys, or named members with keys.
+/// Returns whether a schema node is a table with fixed keys, or with user-defined keys whose values are such tables.
 fn is_table(node: &Value) -> bool {
     node["properties"].is_object() || node["additionalProperties"]["properties"].is_object()
 }
