@@ -11,9 +11,9 @@
 //! - An append is atomic within the process. After a crash, any prefix of an append that was not accepted may exist.
 //! - Sequence numbers only increase, also across restarts, and are never reused. An acknowledgement never applies to
 //!   another record.
-//! - A lost acknowledgement repeats a record but loses none. Acknowledgements are written at each sync. They are
-//!   fsynced if the sync has no records to make durable, or once more than about 1,000 of them are not fsynced. A power
-//!   loss can lose that many.
+//! - A lost acknowledgement repeats a record but loses none. Each sync writes the acknowledgements. It also fsyncs them
+//!   if it has no records to make durable, or if over about 1,000 acknowledgements are not fsynced. So a power loss can
+//!   lose about 1,000 acknowledgements.
 //!
 //! # Files
 //! | file | content |

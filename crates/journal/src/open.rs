@@ -47,7 +47,7 @@ pub(super) struct LossCounter<'s> {
     expected: Option<Seq>,
     /// Sequence number after the highest one found so far. A record with a lower number is a duplicate.
     floor: Seq,
-    /// First sequence number of a segment, as its name states it: the highest of the segments read so far.
+    /// Highest first sequence number of the segments read so far, as their file names state it.
     begun: Seq,
     /// Ranges of sequence numbers that are missing in the merged segment that is being read.
     gaps: Vec<Range<Seq>>,
@@ -164,8 +164,8 @@ impl<'s> LossCounter<'s> {
         self.cursor.acked.contains(seq)
     }
 
-    /// Counts unacknowledged sequence numbers as lost, from the expected number up to the one before `seq`. Afterwards,
-    /// the expected number is at least `next`.
+    /// Counts the unacknowledged sequence numbers below `seq`, from the expected number on, as lost. Afterwards, the
+    /// expected number is at least `next`.
     fn advance(&mut self, seq: Seq, next: Seq) {
         // Numbers below the floor were found or counted before.
         if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {
@@ -203,7 +203,8 @@ impl<'s> LossCounter<'s> {
         Some(())
     }
 
-    /// Counts the losses at the end of a segment, in which `records` records were found.
+    /// Ends a segment in which `records` records were found. If it is a merged segment, counts its lost records, by the
+    /// record count in its header.
     pub(super) fn end(&mut self, file: &Scanned, records: u64) {
         if file.name.merged {
             let header = file.header.as_ref();

@@ -32,7 +32,7 @@ pub(super) struct Header {
     pub(super) end: Seq,
     /// Number of records in the segment.
     pub(super) records: u64,
-    /// Generations of the segments that this one replaces.
+    /// Generations of the segments that this merged segment replaces.
     pub(super) replaces: Vec<u64>,
 }
 

@@ -94,8 +94,8 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Marks records as accepted (durable): those of all segments but the last, and those of the last segment if none
-    /// of them is unsynced. Does nothing if the directory cannot be synced.
+    /// Marks the records of all segments except the last as accepted (durable). If no record is unsynced, also marks
+    /// those of the last segment. Does nothing if the directory cannot be synced.
     fn accept_earlier_segments(&mut self) {
         let Some(last) = self.segments.last() else { return };
         if self.dir_dirty && self.disk.sync_dir(&self.dir).is_err() {
