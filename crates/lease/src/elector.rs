@@ -6,7 +6,8 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Longest lease duration that is accepted from another contender's record. A longer duration is shortened to this one.
+/// Maximum lease duration that a contender accepts from the record of another one. A longer duration is reduced to this
+/// value.
 const LONGEST: Duration = Duration::from_secs(300);
 /// Lease duration in the record of a holder that has resigned.
 const RESIGNED: Duration = Duration::from_secs(1);
@@ -91,7 +92,7 @@ enum Mode {
 #[derive(Clone, Debug)]
 struct Observed {
     record: Record,
-    /// Version of the record; `None` if the store has answered since then that there is no record.
+    /// Version of the record; `None` if a later request found no record.
     version: Option<Arc<str>>,
     /// When the contender first saw this version of the record.
     since: Duration,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Entry that a contender of a group writes about itself at an interval. The others see from it that the contender
+/// Entry that a contender of a group writes about itself at an interval. It shows the other contenders that this one
 /// runs, and for which leases it contends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
@@ -33,7 +33,7 @@ pub type Holders = BTreeMap<String, Option<Arc<str>>>;
 /// An entry is obsolete if it has not changed for ten times the duration `within` of [`Roster::new`].
 const FORGOTTEN: u32 = 10;
 
-/// The contenders of a group, as one of them, `own`, sees them.
+/// Roster of a group: which contenders run, as seen by the contender `own`.
 #[derive(Debug)]
 pub struct Roster {
     own: Arc<str>,
@@ -47,7 +47,8 @@ struct Other {
     member: Member,
     /// When the entry was first read, or last changed.
     since: Duration,
-    /// Whether the entry has changed since it was first read. If it has not, its process may have ended before.
+    /// Whether the entry has changed since it was first read. If it has not, its process may have ended before that
+    /// read.
     has_changed: bool,
 }
 
@@ -116,8 +117,8 @@ fn counts<'r>(holders: &Holders, running: &'r Running) -> BTreeMap<&'r str, usiz
 /// Returns how long the contender `own` waits before it takes a free lease, so that contenders with fewer leases take
 /// it first.
 ///
-/// The delay is `unit` for each lease that `own` holds more than the other running contender with the fewest leases. It
-/// is at most `longest`.
+/// The delay is `unit` times the number of leases that `own` holds in excess of another contender: the one that holds
+/// the fewest of all that run. It is at most `longest`.
 #[must_use]
 pub fn claim_delay(own: &str, holders: &Holders, running: &Running, unit: Duration, longest: Duration) -> Duration {
     let least = running.keys().filter(|name| **name != own).map(|name| held(holders, name)).min();

@@ -48,7 +48,7 @@ struct World {
     rng: StdRng,
     now: Duration,
     has_faults: bool,
-    /// Epoch and index of each leader so far, in order.
+    /// Epoch of each leader so far, with the leader's index in `contenders`, in order.
     epochs: Vec<(u64, usize)>,
 }
 
