@@ -66,7 +66,7 @@ impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemExponentialFailureRateL
     }
 }
 
-/// Short delay for the first retries of a key, long delay for the others.
+/// Short delay for the first retries of a key, long delay for its later retries.
 #[derive(Debug, Clone)]
 pub struct ItemFastSlowRateLimiter<T> {
     failures: HashMap<T, u32>,
@@ -76,7 +76,8 @@ pub struct ItemFastSlowRateLimiter<T> {
 }
 
 impl<T> ItemFastSlowRateLimiter<T> {
-    /// Creates a limiter with `fast_attempts` retries after `fast`, then all others after `slow`.
+    /// Creates a limiter that delays the first `fast_attempts` retries of a key by `fast`, and all later ones by
+    /// `slow`.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
         Self { failures: HashMap::new(), fast, slow, fast_attempts }

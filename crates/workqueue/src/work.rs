@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use super::{Key, WorkQueue};
 
-/// A key that only its holder processes, until the holder returns it by one of the methods or drops it.
+/// A key in process. No other worker gets the key until the holder of this value ends the processing by one of the
+/// methods, or drops the value.
 ///
-/// Dropping it is equivalent to [`retry`](Work::retry), because the holder panicked, was aborted or timed out, and the
-/// key was not processed. client-go's `Done` is [`Work::done`].
+/// Dropping the value is equivalent to [`retry`](Work::retry). It means that the holder panicked, was aborted or timed
+/// out before the key was processed. client-go's `Done` is [`Work::done`].
 #[must_use = "dropping it counts as a failure and retries the key"]
 pub struct Work<T: Key> {
     item: T,
-    /// Ticket with which the key is returned to the queue; `None` after the key was returned or detached.
+    /// Ticket with which the processing is ended; `None` once it has ended or the key was detached.
     ticket: Option<u64>,
     queue: WorkQueue<T>,
 }
@@ -28,31 +29,31 @@ impl<T: Key> Work<T> {
         &self.item
     }
 
-    /// Returns the key after its processing. It is queued again only if it was added meanwhile. The limiter keeps
-    /// counting its retries.
+    /// Ends the processing. The key is queued again only if it was added meanwhile. The limiter keeps counting its
+    /// retries.
     pub fn done(mut self) {
         self.end_processing();
     }
 
-    /// Returns the key after a success, or a failure not worth retrying. The limiter forgets the key.
+    /// Ends the processing after a success, or after a failure not worth retrying. The limiter forgets the key.
     pub fn succeed(mut self) {
         self.queue.forget(&self.item);
         self.end_processing();
     }
 
-    /// Returns the key after a failure. It is retried after the limiter's delay.
+    /// Ends the processing after a failure. The key is retried after the limiter's delay.
     pub fn retry(self) {
         drop(self);
     }
 
-    /// Returns the key and queues it again after `delay`, ignoring the limiter.
+    /// Ends the processing and queues the key again after `delay`, ignoring the limiter.
     pub fn retry_after(mut self, delay: Duration) {
         self.queue.add_after(self.item.clone(), delay);
         self.end_processing();
     }
 
-    /// Returns the bare key. It is not handed out again until [`WorkQueue::done`] is called for it, and the queue
-    /// cannot be drained before.
+    /// Returns the key, which stays in process: no worker gets it until [`WorkQueue::done`] is called for it, and the
+    /// queue cannot be drained before.
     pub fn detach(mut self) -> T {
         self.ticket = None;
         self.item.clone()
