@@ -33,8 +33,8 @@ use crate::cache::DeclaredIndex;
 use informer_hub_reflector::{Connection, Connector, EarlyRetry, ErrorClass, InformerOptions};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
-/// Restart intensity for the informers and discovery of a cluster, counted together. Smaller than an informer's own:
-/// before an informer gives up, it has restarted its actors five times in vain.
+/// Restart intensity for the informers and discovery of a cluster, counted together. Smaller than an informer's own,
+/// since an informer that gives up has already restarted its own actors five times.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
 mod failure_log;
@@ -112,7 +112,8 @@ struct Informer {
 
 impl Informer {
     /// Moves the informer to another origin (resource, API version or cluster labels) with its objects and subscribers.
-    /// An informer whose actor is dead starts with the new origin.
+    /// Returns the request to the informer's actor. If the actor is dead, returns `None`: the actor starts with the new
+    /// origin.
     fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
         self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
         (self.parts.source, self.parts.mode) = (Arc::clone(&to.source), to.mode);
@@ -228,7 +229,8 @@ impl ClusterActor {
     }
 
     /// Returns the options of the configured request, if any, that selects the same informer as `key`. The
-    /// configuration takes precedence over requests from code, even before the cluster has resolved its resource names.
+    /// configuration takes precedence over requests from code, even while the cluster has not resolved the configured
+    /// names yet.
     fn options_of(&self, key: &RequestKey, resource: &ApiResource) -> Option<&Arc<InformerOptions>> {
         let same = |(other, request): &(&Arc<RequestKey>, &RequestState)| {
             let configured = request.users.iter().any(|user| matches!(user, User::Config(_)));

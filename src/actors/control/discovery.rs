@@ -63,7 +63,7 @@ impl LastDiscovery {
     }
 }
 
-/// Follows the resources of one cluster; see the module.
+/// Tracks the resources that one cluster offers; see the module.
 pub(in crate::actors) struct DiscoveryActor {
     env: Env,
     parts: DiscoveryParts,

@@ -85,8 +85,8 @@ pub(in crate::actors) struct InformerActor {
     partition: Option<(PartitionId, Lease)>,
     /// resourceVersion from which the next reflector may resume its watch; `None` if it must list.
     resume: Option<ResourceVersion>,
-    /// `metadata.generation` of a CRD change that altered objects without watch events. It is sent with the next
-    /// request to open the partition; `None` once that has succeeded.
+    /// New `metadata.generation` of the CRD, if a change of the CRD altered objects without watch events. It is sent
+    /// with the next request that opens the partition. `None` once such a request has succeeded.
     converted_by: Option<u64>,
     supervision: Supervision,
     pipeline: Pipeline,
@@ -400,7 +400,7 @@ impl Handler<StopInformer> for InformerActor {
     }
 }
 
-/// Waits for `work` until the deadline.
+/// Waits until `work` completes or the deadline passes.
 async fn finish_by<T>(until: Instant, work: impl Future<Output = T>) {
     // Late children are stopped when their supervisor is dropped.
     let _ = tokio::time::timeout_at(until, work).await;

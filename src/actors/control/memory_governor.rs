@@ -186,8 +186,8 @@ impl Sample {
     /// Weight of the newest check in the moving average of the ratio of stored to uncompressed bytes.
     const WEIGHT: f64 = 0.1;
 
-    /// Samples the objects that follow those of the last check. Returns the estimated bytes of all bodies in the
-    /// partition, as stored.
+    /// Takes a sample of objects, which continues where the sample of the last check ended. Returns the estimated bytes
+    /// of all bodies in the partition, as stored.
     fn bodies(&mut self, partition: &Partition) -> u64 {
         let (mut stored, mut plain, mut visited) = (0, 0, 0);
         for object in partition.iter_after(self.after.take().as_ref()).take(Self::OBJECTS) {

@@ -189,13 +189,14 @@ pub struct SetClusterLabels {
 }
 
 /// Starts those informers of a cluster whose resources the cluster's connection
-/// [watches](informer_hub_reflector::Connection::watches), and stops the others. Answered when the others have stopped.
+/// [watches](informer_hub_reflector::Connection::watches). Stops the cluster's other informers. Answered when these
+/// have stopped.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), RegistryError>")]
 pub struct ReviewClusterInformers(pub ClusterName);
 
-/// Starts the informers whose resources the cluster's connection watches, and stops the others. Sent by the registry to
-/// a cluster actor, for a [`ReviewClusterInformers`].
+/// Starts those informers of a cluster whose resources the cluster's connection watches, and stops its other informers.
+/// Sent by the registry to the cluster actor, for a [`ReviewClusterInformers`].
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReviewInformers;

@@ -25,7 +25,7 @@ pub const ENQUEUE_BATCH: usize = 512;
 /// Maximum number of entries a fifo sends in one message. client-go's `InOrderInformersBatchProcess` uses 1,000.
 pub const PROCESS_BATCH: usize = 512;
 
-/// Maximum bytes of the deltas in a message of a fifo, exceeded by one entry at most.
+/// Maximum bytes of the deltas in one message of a fifo. The last entry of a message may exceed it.
 ///
 /// It is an eighth of the default [`Tuning::uncompressed_limit`]. If compression lags, processors wait for it. Small
 /// messages ensure that a cluster with many changes waits earlier than clusters with few.

@@ -2,7 +2,7 @@
 
 use informer_hub_types::{WatchCell, Watcher};
 
-/// Half of the signal that the lagging worker owns. Dropping it releases all waiting writers.
+/// Sending half of the signal, which the lagging worker owns. Dropping it releases all waiting writers.
 #[derive(Debug)]
 pub(in crate::actors) struct PressureSource(WatchCell<()>);
 

@@ -21,7 +21,7 @@ pub enum ExitStatus {
     Stopped,
     /// The actor panicked.
     Panicked,
-    /// An actor that this one depends on was gone.
+    /// Another actor, on which this actor depends, had ended.
     Orphaned,
     /// The actor's children died more often than their restart intensity allows.
     GaveUp,

@@ -24,7 +24,7 @@ pub(in crate::actors) struct Part {
 
 impl Part {
     /// Returns whether every partition has reached the resourceVersion up to which sinks and durable subscribers had
-    /// received events before the start.
+    /// received events before the restart of the hub.
     fn has_caught_up(&self, store: &CheckpointStore) -> bool {
         self.snapshot.partitions().all(|(id, partition)| store.has_caught_up(&self.key, id, partition))
     }

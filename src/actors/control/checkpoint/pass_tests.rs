@@ -17,7 +17,7 @@ use informer_hub_types::{
 
 const ROOT: &str = "/state/caches";
 
-/// Number of objects in each partition: the one that moves to another API version, and the one that stays.
+/// Number of objects in each of the two partitions. One partition moves to another API version, the other stays.
 const OBJECTS: usize = 40;
 
 fn widgets(version: &str) -> ApiResource {
@@ -99,7 +99,7 @@ impl Hub {
         hub
     }
 
-    /// Moves the partition as `CacheDirectory::move_partition` does.
+    /// Moves the partition to the other API version, as `CacheDirectory::move_partition` does.
     fn move_it(&mut self) {
         let snapshot = self.from.store.published().load_full();
         let partition = snapshot.partition(self.moving).unwrap();

@@ -31,7 +31,7 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, S
 pub(in crate::actors) const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Partition of a removed cluster that was still in memory and was opened again when the cluster was re-added. `from`
-/// is its origin before the removal; `to` differs in the cluster's labels.
+/// is its origin before the removal, and `to` its new origin. They differ at most in the cluster's labels.
 #[derive(Debug)]
 pub(in crate::actors) struct Reopened {
     pub(in crate::actors) from: Arc<Origin>,
@@ -39,7 +39,7 @@ pub(in crate::actors) struct Reopened {
     pub(in crate::actors) id: PartitionId,
 }
 
-/// Counts a waiting caller until dropped.
+/// Guard that counts a caller as waiting for the checkpoint files, until the guard is dropped.
 struct WaitingCaller<'w>(&'w AtomicUsize);
 
 impl<'w> WaitingCaller<'w> {
@@ -68,7 +68,7 @@ impl CheckpointStore {
         tokio::time::timeout(most, Arc::clone(&self.lock).lock_owned()).await.ok()
     }
 
-    /// Returns the cluster and scope of each partition of a cache that is closed but not saved yet. Its previous state
+    /// Returns the partitions of a cache that are closed but not saved yet, by cluster and scope. Their previous states
     /// must stay on disk.
     pub(in crate::actors) fn unsaved_of(&self, cache: &(Gvr, View)) -> Vec<(ClusterName, Scope)> {
         let unsaved = self.unsaved.lock();
@@ -77,13 +77,13 @@ impl CheckpointStore {
         of_cache.map(|origin| (origin.cluster.clone(), origin.scope.clone())).collect()
     }
 
-    /// Returns whether a cluster may have partitions without an informer, on disk or in memory.
+    /// Returns whether a cluster may have partitions that no informer fills, on disk or in memory.
     pub(in crate::actors) fn has_removed(&self, cluster: &ClusterName) -> bool {
         self.removed.lock().contains(cluster)
             || self.unsaved.lock().iter().any(|unsaved| unsaved.partition.origin().cluster == *cluster)
     }
 
-    /// Returns the caches whose files contain a partition of the cluster without an informer.
+    /// Returns the caches that have, on disk, a partition of `cluster` that no informer fills.
     fn removed_of(&self, cluster: &ClusterName) -> Vec<(Gvr, View)> {
         let files = self.files.lock();
         files.iter().filter(|(_, files)| files.has_closed(cluster)).map(|(cache, _)| cache.clone()).collect()
@@ -109,8 +109,8 @@ impl CheckpointStore {
     }
 }
 
-/// Saves and closes the partitions of a removed cluster, whose informers have stopped and left them open. Returns the
-/// origins (informers) of the partitions that could not be saved and stay in memory.
+/// Saves and closes the partitions of a removed cluster. Its informers must have stopped without closing them. Returns
+/// the origins (informers) of the partitions that could not be saved and stay in memory.
 pub(in crate::actors) async fn save_removed(
     env: &Env,
     store: &Arc<CheckpointStore>,

@@ -23,7 +23,7 @@ const GATHER: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(super) struct FailureLog {
     of: BTreeMap<InformerKey, FailingInformer>,
-    /// Whether a log timer is running.
+    /// Whether the timer that logs pending failures is running.
     timer_runs: bool,
 }
 

@@ -68,7 +68,7 @@ fn name_of(resource: &ApiResource) -> ResourceRef {
 }
 
 impl ClusterActor {
-    /// Returns whether only patterns requested a resource.
+    /// Returns whether a resource was requested by patterns only, not by its name.
     fn is_matched(&self, request: &RequestState) -> bool {
         request.users.iter().all(|user| self.discovery.patterns.contains_key(user))
     }

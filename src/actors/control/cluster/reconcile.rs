@@ -347,7 +347,7 @@ impl ClusterActor {
         ctx.spawn(work.into_actor(self).map(|(), act, _| act.publish_view()));
     }
 
-    /// Gives a request another informer, and stops the previous one unless other requests use it. With `gone`, the
+    /// Replaces the informer of a request. Stops the previous informer, unless other requests use it. With `gone`, the
     /// objects of the stopped informer are deleted first.
     fn restart_informer(&mut self, key: &RequestKey, gone: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };

@@ -55,7 +55,8 @@ impl ClusterActor {
         of_user.map(|(key, _)| Arc::clone(key)).collect()
     }
 
-    /// Replaces the pattern of a user. Its requests stay until the pattern is compared with the offered resources.
+    /// Replaces the pattern of a user. Requests that the old pattern made stay until the new one is compared with the
+    /// offered resources.
     fn replace_pattern(&mut self, user: &User, requests: Vec<RequestInformer>) {
         // The requests differ in their scope only.
         let options = requests.first().map(|request| Arc::clone(&request.options)).unwrap_or_default();

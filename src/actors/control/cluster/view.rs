@@ -1,4 +1,4 @@
-//! Published state of a cluster, which the status reads without a message.
+//! Published state of a cluster: the hub's status reads it without a message to the cluster actor.
 
 use std::sync::Arc;
 
