@@ -341,13 +341,14 @@ impl Pace {
     }
 }
 
-/// Body of a stream. Reports the client's reads to the slot of its connection.
+/// Body of a response that is sent in parts. Reports to the connection's slot when a part waits for the client, and
+/// when the client has read it.
 struct StreamBody {
     /// The body; `None` once the connection's slot has dropped it because the client does not read.
     inner: Arc<Mutex<Option<Body>>>,
     stream: StreamSlot,
-    /// Whether a part waits for the client to read it. True also before the client's connection has requested the first
-    /// part.
+    /// Whether a part of the body waits for the client to read it. Also true at first, until the connection requests
+    /// the first part.
     waits: bool,
     /// Measures how fast the client reads; `None` for a stream without an end, such as a watch.
     pace: Option<Pace>,

@@ -30,7 +30,7 @@ pub struct Protection {
     pub token: Option<TokenFrom>,
     /// Token that grants only reading (`hub.auth.read_token`).
     pub read_token: Option<TokenFrom>,
-    /// Readers (API users) other than those of `hub.auth`.
+    /// Readers (API users) that authenticate by other means than the tokens of `hub.auth`.
     pub readers: ReaderSettings,
     /// Sends token reviews of service accounts to clusters; with `None`, service accounts are not accepted.
     pub clusters: Option<Arc<dyn ReviewTokens>>,
@@ -52,8 +52,8 @@ pub struct Protection {
 /// Limits of requests and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of connections. A further connection replaces the one that has been idle longest. It waits if no
-    /// connection is idle. Default 1024.
+    /// Maximum number of connections. A further connection replaces the connection that has been idle longest. If none
+    /// is idle, the further connection waits. Default 1024.
     pub connections: usize,
     /// Timeout for a TLS handshake, for the head of a request, and for idle HTTP/1.1 connections. Default 15 s.
     pub head: Duration,
@@ -210,7 +210,7 @@ impl Guard {
         }
     }
 
-    /// Follows file changes and reports denied requests, until dropped.
+    /// Checks files for changes and logs denied requests at intervals, until the future is dropped.
     pub(super) async fn run(self: Arc<Self>) {
         let mut tick = clock::ticks(CHECK_INTERVAL);
         for checks in 1_u32.. {

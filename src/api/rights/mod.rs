@@ -1,8 +1,9 @@
-//! Rights of readers: which clusters, resources and objects a request may see. Lists and watches of the
-//! Kubernetes API apply them in `kubernetes/scope`, reads below `/v1` in `v1/sight`, other paths directly.
+//! Rights of readers: which clusters, resources and objects a request may see. Lists and watches of the Kubernetes API
+//! apply the rights in `kubernetes/scope`, and reads below `/v1` in `v1/sight`. Handlers of other paths use this module
+//! directly.
 //!
-//! The port has authenticated the request before, and has added its [`Reader`]. A request without one sees nothing.
-//! Objects are filtered by [`Visibility`], which a request gets once per resource.
+//! Before the handler of a request runs, the port authenticates the request and adds its [`Reader`] to it. A request
+//! without a reader sees nothing. Objects are filtered by [`Visibility`], which a request gets once per resource.
 
 mod omissions;
 mod review;

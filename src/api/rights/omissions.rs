@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Namespaces by cluster. The empty namespace stands for objects without a namespace.
 pub(in crate::api) type Namespaces = BTreeMap<ClusterName, BTreeSet<SmolStr>>;
 
-/// Reader, resource and URL root of a record. Groups and other attributes of a user are left out: they may change when
-/// the reader gets a right.
+/// Key of a [`Record`]: the reader, the resource, and the cluster in the request's URL. Groups and other attributes of
+/// a user are left out: they may change when the reader gets a right.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(in crate::api) struct OmissionKey {
     reader: SmolStr,
@@ -41,7 +41,7 @@ pub(in crate::api) struct OmissionKey {
     /// Cluster of the reader if it is a service account; otherwise `None`.
     home: Option<ClusterName>,
     resource: Gvr,
-    /// Cluster of the URL root; `None` at roots of several clusters.
+    /// Cluster in the URL, as in `/clusters/<name>`; `None` if the URL addresses several clusters.
     root: Option<ClusterName>,
 }
 
@@ -105,9 +105,9 @@ struct Record {
 /// Omission of one place (cluster and namespace) in the answers to one reader.
 #[derive(Clone, Copy, Debug, Default)]
 struct Omission {
-    /// Greatest point of an answer that omitted the place, or of the end of a watch whose client lacked its objects.
-    /// Clients up to this point may lack objects of the place. Clients of running watches are counted in `watches`
-    /// instead.
+    /// Point up to which clients may lack objects of the place. It is the greatest point of an answer that omitted the
+    /// place, or of a client whose watch ended while it lacked objects of the place. Clients of running watches are
+    /// counted in `watches` instead.
     until: Point,
     /// Version of the last list (or initial events of a watch) that contained the place. A client at this version lacks
     /// no objects of the place.
@@ -209,7 +209,7 @@ impl Omissions {
         found
     }
 
-    /// Decides whether a watch is refused because a list would show its client `places`, whose objects it lacks.
+    /// Returns whether to refuse a watch whose client lacks objects of `places`, which a new list would contain.
     /// Records the time of the refusal.
     pub(in crate::api) fn refuses(&self, key: &OmissionKey, places: &Namespaces) -> bool {
         let (mut state, now) = (self.0.lock(), clock::now());
@@ -290,8 +290,8 @@ impl WatchOmissions {
         self.places.get(cluster).is_some_and(|namespaces| namespaces.contains(namespace))
     }
 
-    /// Decides whether the running watch ends because a list would show its client `places`, whose objects it lacks.
-    /// Records the time of this refusal.
+    /// Returns whether to end the running watch, because its client lacks objects of `places`, which a new list would
+    /// contain. Records the time of this refusal.
     pub(in crate::api) fn refuses(&self, places: &Namespaces) -> bool {
         !places.is_empty() && self.omissions.refuses(&self.key, places)
     }

@@ -149,9 +149,9 @@ const TURNS: u64 = 60;
 
 /// Reviews of a running watch: new namespaces are reviewed when they appear, known ones repeatedly.
 ///
-/// Each check reviews the accesses that were allowed, which asks a cluster only if its cached answer has expired. So a
-/// revoked right ends the watch. Each denied access, of which there may be far more, is reviewed once in [`TURNS`]
-/// turns. All watches review the same accesses in a turn, so they share the answers.
+/// Each check reviews the allowed accesses, so a revoked right ends the watch. A cluster is asked only if its cached
+/// answer has expired. Denied accesses may be far more, so each is reviewed only once in [`TURNS`] turns. All watches
+/// review the same accesses in a turn, so they share the answers.
 #[derive(Debug)]
 pub(in crate::api) struct Reviewer {
     rights: Rights,
