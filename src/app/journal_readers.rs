@@ -30,7 +30,8 @@ pub(super) struct Reader {
     pub(super) name: String,
     pub(super) params: SinkParams,
     pub(super) selection: ReaderSelection,
-    /// Sizes and times of the sink's files when it was built; `None` for a durable subscription.
+    /// Sizes and modification times of the files that the sink refers to, as they were when it was built; `None` for a
+    /// durable subscription.
     pub(super) files: Option<FileStates>,
 }
 
@@ -66,7 +67,8 @@ pub(super) type ReaderSubscriptions = BTreeMap<String, (FollowOptions, Subscript
 pub(super) struct RunningSink {
     pub(super) follower: Follower,
     pub(super) health: Arc<SinkHealth>,
-    /// Sizes and times of the sink's files when it was built; `None` for a durable subscription.
+    /// Sizes and modification times of the files that the sink refers to, as they were when it was built; `None` for a
+    /// durable subscription.
     pub(super) files: Option<FileStates>,
     pub(super) followed: ReaderSubscriptions,
 }
@@ -229,7 +231,7 @@ impl Follower {
     }
 }
 
-/// Returns the current sizes and times of the files of a sink. Blocks.
+/// Returns the current sizes and modification times of the files that a sink refers to. Blocks.
 pub(super) fn files_of(sink: &SinkConfig) -> FileStates {
     FileStates::of(sink.files())
 }

@@ -24,8 +24,8 @@ use informer_hub_types::clock::{self, Instant};
 /// Time after which a process competes for the lease although its sinks have not caught up with the published progress,
 /// e.g. because a cluster has no collector.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for which a process keeps publishing the former leader's progress of resources of which its own sinks have
-/// accepted no events yet. After that time, such resources count as removed.
+/// How long a process keeps publishing the former leader's progress for a resource, while its own sinks have accepted
+/// no events of the resource yet. After that time, the resource counts as removed.
 const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]

@@ -234,9 +234,9 @@ impl LoadedState {
         has_it && partition.restored().is_some_and(|restored| restored.has_reader(reader))
     }
 
-    /// Whether a partition on disk covers an event: it has the object in the event's state or a newer one, or it
-    /// contains every change up to the event's version. If the event is missing on disk, also records its version in
-    /// `ahead`.
+    /// Returns whether a partition on disk covers an event: it has the object in the event's state or a newer one, or
+    /// it contains every change up to the event's version. If the partition may lack the event, also records the
+    /// event's version in `ahead`.
     fn has(&self, event: &Event, subject: &EventObject<'_>, at: (usize, PartitionId), partition: &Partition) -> bool {
         let stored = partition.get(&subject.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
         // The partition contains every change up to its resourceVersion, so a missing older object was deleted. The
@@ -256,9 +256,9 @@ impl LoadedState {
         is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
-    /// Returns, by cache and partition, the version of the newest journaled event that is missing in the cache on disk;
-    /// `None` if no event is missing. Partitions whose first list was not complete are left out, unless an event is
-    /// missing.
+    /// Returns, by cache and partition, the version of the newest journaled event that is missing in the cache on disk.
+    /// It is `None` for a partition that has a complete list and lacks no event. A partition that has no complete list
+    /// and lacks no event is left out.
     fn journaled_versions(&self) -> DeliveredVersions {
         let (mut versions, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {

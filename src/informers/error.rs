@@ -37,7 +37,7 @@ pub enum InformerError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The requested resource version, or that of the store, is not an integer. Only integers can be compared.
+    /// The requested resource version or the store's resource version is not an integer. Only integers can be compared.
     #[error("cannot wait for resource version {0:?}: it is not an integer")]
     NotAnInteger(ResourceVersion),
     /// The informer has not been started, does not select the cluster, or the cluster has been removed.

@@ -1,5 +1,6 @@
-//! Short names and singulars of custom resources that clusters have resolved, saved across restarts. If `wd` is
-//! configured, they show before a cluster answers that the cache of `widgets.example.com` on disk is needed.
+//! Names of custom resources (short names and singulars), with the resources to which clusters have resolved them. They
+//! are saved across restarts, so that the hub can choose the caches to load before a cluster answers. If `wd` is
+//! configured, it loads the cache of `widgets.example.com`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

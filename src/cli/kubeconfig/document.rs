@@ -12,7 +12,7 @@ use crate::cli::client::Access;
 /// have entries of these names.
 const OWN: &str = "informer-hub";
 
-/// Returns the kubeconfig. Its current context is the one for all clusters.
+/// Returns the kubeconfig. Its current context is the context for all clusters.
 ///
 /// # Errors
 /// If the token is not in a file and is not to be embedded.

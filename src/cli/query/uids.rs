@@ -5,7 +5,7 @@ use informer_hub_query::{Expr, Question};
 /// Number of hexadecimal digits in each part of a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// Returns the first UID in the condition that is no UUID, for example because it is a name.
+/// Returns the first UID in the query `text` that is not a UUID, for example because it is a name.
 pub(super) fn malformed_uid(text: &str) -> Option<String> {
     let question: Question = text.parse().ok()?;
     find(&question.condition)
