@@ -7,7 +7,7 @@ use informer_hub_types::{ObjectKey, StoredObject};
 /// Effect of a change on the store, from which notifications are made.
 #[derive(Clone, Debug)]
 pub enum Applied {
-    /// A new object under a free key.
+    /// A new object: its key was not in the store.
     Added(Arc<StoredObject>),
     /// A new state of an existing object.
     Updated {

@@ -11,7 +11,7 @@ pub struct IndexError(
 );
 
 impl From<DecodeError> for IndexError {
-    /// Leaves out the cause, which may quote the object.
+    /// Converts the error without its cause, which may quote the object.
     fn from(error: DecodeError) -> Self {
         Self(error.to_string())
     }
@@ -35,7 +35,7 @@ pub enum AddIndexersError {
     /// The names are taken; the caller can fix it.
     #[error(transparent)]
     Conflict(#[from] IndexerConflict),
-    /// The indices were removed before they were complete. Others added with them are complete.
+    /// These indices were removed before they were complete. Other indices of the same request are complete.
     #[error("index {} of {resource} was removed before it was complete", names.join(", "))]
     Removed {
         /// The resource.

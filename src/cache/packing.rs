@@ -49,7 +49,7 @@ enum Fitness {
     /// Built-in dictionary of the kind.
     Builtin {
         /// Built-in dictionaries of the resource, one for each encoding (JSON, protobuf). Before the first body is
-        /// packed, `dictionary` becomes that of the encoding that most objects have. `None` in tests.
+        /// packed, `dictionary` is set to the one for the encoding of most objects. `None` in tests.
         kind: Option<&'static Kind>,
         dictionary: Arc<Dictionary>,
         /// Uncompressed bytes of the bodies packed so far. While it is 0, a round first checks whether the dictionary
@@ -128,8 +128,8 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Minimum uncompressed bytes for a meaningful compression ratio. It takes several rounds, because neighbours in a
-    /// list are alike.
+    /// Minimum uncompressed bytes for a meaningful compression ratio. These are the bytes of several rounds, since a
+    /// single round may have packed similar objects only (neighbours in a list).
     const MIN_BYTES: usize = 1024 * 1024;
 
     fn add(&mut self, outcome: &PackOutcome) {
@@ -276,8 +276,8 @@ impl Packing {
         self.begin(aged, uncompressed, snapshot, false)
     }
 
-    /// As [`Self::round`], for a resource that has not changed for a while. A dictionary of its own objects is then
-    /// tried earlier.
+    /// As [`Self::round`], for a resource that has not changed for a while. While the resource has a built-in
+    /// dictionary, this trains one on the resource's own objects earlier than [`Self::round`] does.
     #[must_use]
     pub fn idle_round(
         &mut self,

@@ -196,8 +196,8 @@ impl Partition {
         self.indexes.iter().any(|declared| declared.name == index)
     }
 
-    /// Returns the names of the informer's declared indices whose values are those at `path`. Empty while indices that
-    /// were added do not cover all objects yet.
+    /// Returns the names of the informer's declared indices that contain the values at `path`. Returns none while newly
+    /// declared indices do not cover all objects yet.
     pub(super) fn indexes_of<'s>(&'s self, path: &'s FieldPath) -> impl Iterator<Item = &'s SharedStr> {
         let of_path = |declared: &&DeclaredIndex| declared.path.as_ref() == Some(path);
         self.indexes.iter().filter(|_| self.is_indexed).filter(of_path).map(|declared| &declared.name)
@@ -221,19 +221,20 @@ impl Partition {
         self.objects.get(key)
     }
 
-    /// Returns all objects, by key.
+    /// Returns all objects, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<StoredObject>> {
         self.objects.iter()
     }
 
-    /// Returns the objects after `key` (all if `None`), by key.
+    /// Returns the objects whose keys are greater than `key` (all objects if `None`), in the order of their keys.
     #[doc(hidden)]
     pub fn iter_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = &Arc<StoredObject>> {
         let start = key.map_or(Bound::Unbounded, Bound::Excluded);
         self.objects.range(start, Bound::Unbounded)
     }
 
-    /// Returns the objects of a namespace, by name. Reads a range of the objects' tree, without an index.
+    /// Returns the objects of a namespace, in the order of their names. Reads a range of the objects' tree, without an
+    /// index.
     pub fn in_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = &'s Arc<StoredObject>> {
         let first = ObjectKey::new(namespace, "");
         self.objects

@@ -160,8 +160,8 @@ impl Store {
         self.next.partition(id).and_then(|partition| partition.outbox.clone())
     }
 
-    /// Applies a batch of changes that has no version up to which it is complete, and publishes one snapshot. Returns
-    /// the effects, from which notifications are made; `None` if the partition is closed. Details:
+    /// Applies a batch of changes and publishes one snapshot, without a version up to which the changes are complete.
+    /// Returns the effects, from which notifications are made; `None` if the partition is closed. Details:
     /// [`Self::apply_batch`].
     pub fn apply(&mut self, id: PartitionId, batch: Vec<Popped>) -> Option<Outbox> {
         self.apply_up_to(id, batch, None)
@@ -414,8 +414,8 @@ impl Partition {
     }
 
     /// Sets the resource version up to which the visible state is complete, and from which a watch may resume. Sets
-    /// `None` if an object was deleted at a newer version. A watch from the older version would add the object again
-    /// until it repeats the deletion.
+    /// `None` instead if an object was deleted at a newer version: a watch from the older version would repeat the
+    /// object's earlier events, and so add the deleted object again for a while.
     fn complete_up_to(&mut self, version: Option<ResourceVersion>) {
         if let Some(complete) = &version {
             self.deleted.take_if(|deleted| !deleted.newer_than(complete));
@@ -424,8 +424,8 @@ impl Partition {
     }
 }
 
-/// Sets the resource version of a partition that a program writes to that of `object`. An object without a version
-/// changes nothing.
+/// For a partition that a program writes: sets the partition's resource version to that of `object`. An object without
+/// a version changes nothing.
 fn note_version(partition: &mut Partition, object: &StoredObject) {
     if !object.resource_version().is_empty() {
         partition.version = Some(object.resource_version().clone());
