@@ -265,7 +265,8 @@ impl ClusterActor {
         informer.address = Some(start_control(self.env.arbiter(), actor));
     }
 
-    /// Adds a subscription to the running informers that it selects. Idempotent. Completes when they have added it.
+    /// Adds a subscription to the running informers that it selects. Idempotent. Completes when these informers have
+    /// added the subscription.
     fn attach(&self, subscription: &Arc<Subscription>) -> impl Future<Output = ()> + Send + use<> {
         let informers = self.informers_of(subscription);
         let running = informers.iter().filter_map(|key| self.informers.get(key)?.address.as_ref());

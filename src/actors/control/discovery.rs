@@ -1,5 +1,5 @@
-//! Discovery actor: tracks the resources that a cluster offers. It runs only while changes of these may affect a
-//! request.
+//! Discovery actor: tracks the resources that a cluster offers. It runs only while a change of these resources may
+//! affect a request.
 //!
 //! The actor watches the metadata of CustomResourceDefinitions and APIServices. After a change it asks the cluster for
 //! its resources; [`Pace`] decides when. If these watches are forbidden, it polls the cluster. The names of

@@ -107,7 +107,7 @@ pub struct DiscoveryReport {
 }
 
 /// Attaches a subscription to a cluster's informers. The answer is a future that completes when all running informers
-/// have added it.
+/// have added the subscription.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "BoxFuture<'static, ()>")]
 pub struct Attach(pub Arc<Subscription>);

@@ -1,4 +1,4 @@
-//! Memory limit and its governor, a child of the registry that is started with the first limit.
+//! Memory limit, and the governor that enforces it: a child of the registry, started when the first limit is set.
 
 use actix::prelude::*;
 
