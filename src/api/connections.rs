@@ -311,8 +311,8 @@ async fn decide(
     }
 }
 
-/// Wraps a body as the only stream of a new connection, for tests that read it too slowly. They expect that the stream
-/// is broken off.
+/// Wraps a body as the only stream of a new connection, with the time limits for slow clients. For tests that read too
+/// slowly, and expect that the stream is broken off.
 #[cfg(test)]
 pub(super) fn with_pace(body: Body, grace: Duration) -> Body {
     let slot = Arc::new(Arc::new(ConnectionSlots::default()).take());

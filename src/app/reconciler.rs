@@ -140,9 +140,9 @@ impl Reconciler {
         self.elections.balance();
     }
 
-    /// Whether the sinks of a lease have caught up with the former leader. Each sink must have accepted events of every
-    /// resource for which the former leader published progress. The sinks have then also dropped the events that the
-    /// former leader delivered.
+    /// Returns whether the sinks of a lease have caught up with the former leader. Each sink must have accepted events
+    /// of every resource for which the former leader published progress. The sinks have then also dropped the events
+    /// that the former leader delivered.
     fn is_in_step(&self, group: &Group) -> bool {
         let has_accepted = |(cluster, versions): (&String, &BTreeMap<String, u64>), accepted: &SourceVersions| {
             let accepted = accepted.get(cluster);

@@ -129,8 +129,8 @@ impl Partition {
         self.converting.is_some()
     }
 
-    /// Returns the partition for the informer `origin`, which continues it. If that informer watches another resource,
-    /// the objects must be listed and decoded again.
+    /// Returns this partition for another informer, `origin`, which continues it. If that informer watches another
+    /// resource, the objects must be listed and decoded again.
     pub(super) fn continue_as(self, origin: Arc<Origin>) -> Self {
         let is_other = self.origin.resource != origin.resource;
         let resume = self.resume.filter(|_| !is_other);
