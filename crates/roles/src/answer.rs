@@ -1,8 +1,8 @@
-//! Results of requests to the backend, which the processes of a fleet share.
+//! Error and result of requests to the backend: the log and the buckets that all processes of a fleet share.
 
 use futures::future::BoxFuture;
 
-/// Failed request to a [`Backend`](crate::Backend). The caller may repeat it.
+/// Error of a request to a [`Backend`](crate::Backend). The caller may repeat the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BackendError(

@@ -159,7 +159,7 @@ struct Task {
     backend: Arc<dyn Backend>,
     in_flight: FuturesUnordered<BoxFuture<'static, (RequestId, Answer)>>,
     open: BTreeMap<Partition, OpenPartition>,
-    /// Whether room in the writer's queue has become free since partitions last offered their waiting records.
+    /// Whether room has become free in the writer's queue and has not been offered to waiting records yet.
     has_freed: bool,
     queued: Arc<AtomicU64>,
     begun: Instant,
@@ -190,8 +190,8 @@ impl Task {
         }
     }
 
-    /// Sends the writer's requests to the log, and reports its events to the callers. If the writer's queue has free
-    /// room, offers it waiting records. Returns when there are no more events.
+    /// Sends the writer's requests to the log, and reports the writer's events to the callers. Fills room that has
+    /// become free in the writer's queue with waiting records. Returns when there are no more events.
     fn exchange(&mut self) {
         loop {
             for (id, request) in self.writer.poll(clock::now() - self.begun) {
@@ -297,8 +297,8 @@ impl Task {
         }
     }
 
-    /// Closes a partition and drops its records, so other partitions have more room. Its waiting appends fail with
-    /// `error`.
+    /// Closes a partition and drops its records, which frees room in the writer's queue for other partitions. Calls
+    /// that wait for the partition fail with `error`.
     fn abandon(&mut self, partition: &Partition, error: &AppendError) {
         self.writer.abandon(partition);
         self.has_freed = true;

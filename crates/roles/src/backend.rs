@@ -31,8 +31,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 
     /// Returns a page of a partition's entries after a sequence number; `None` if the log retains no entry of the
-    /// partition. The page ends with the entry that brings it to `page_bytes`, or with the partition's last entry. So
-    /// it has at least one entry if there is any.
+    /// partition. The page ends as soon as its entries have `page_bytes` in total, or with the partition's last entry.
+    /// So it has at least one entry if the partition has any after that number.
     fn entries(&self, partition: &Partition, after: Sequence, page_bytes: usize) -> Answered<Option<EntryPage>>;
 
     /// Follows the log's entries of all partitions after the sequence `after`; `None` follows only entries that are
@@ -42,7 +42,7 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// [`Backend::retained`].
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)>;
 
-    /// Returns which sequences and times the log retains, over all partitions.
+    /// Returns the range of entries that the log retains, over all partitions, and the limits of its retention.
     fn retained(&self) -> Answered<Retained>;
 
     /// Returns which collector owns a shard: a cluster, or a part of its resources. `None` if it never had an owner.
@@ -67,9 +67,9 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// `None` if there is an entry.
     fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
-    /// Gives up an ownership. If `own.next` names a collector, other collectors wait for the lease before they claim
-    /// the shard. If it is empty, any collector may claim the shard at once. Returns whether `own` was still the
-    /// shard's entry.
+    /// Gives up an ownership. If `own.next` names a collector, other collectors wait for the duration of a lease before
+    /// they claim the shard. If it is empty, any collector may claim the shard at once. Returns false, and changes
+    /// nothing, if another process has changed the shard's entry.
     fn release(&self, own: &Ownership) -> Answered<bool>;
 
     /// Returns the document that the owner of a shard wrote about the cluster, with its revision; `None` if there is
@@ -95,8 +95,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
         checkpoint: Bytes,
     ) -> Answered<()>;
 
-    /// Returns when the store of checkpoints was created. If an earlier call returned another time, the store was
-    /// deleted and its checkpoints are lost.
+    /// Returns a number that identifies the store of checkpoints, such as its creation time. If an earlier call
+    /// returned another number, the store was deleted and its checkpoints are lost.
     fn checkpoints_created(&self) -> Answered<u64>;
 
     /// Executes a request of an [`Elector`](lease::Elector) for the lease called `name`.

@@ -17,7 +17,7 @@ pub(super) fn watch_ended() -> BackendError {
 /// Buckets with the owners of all clusters, and the owners' documents about them.
 ///
 /// # Contract
-/// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline. A
+/// As with [`Backend`](crate::Backend), a request may fail although it was executed, and ends within a deadline. A
 /// watch may stop delivering changes without ending. So the caller compares the changes that it has read with
 /// [`ClusterBuckets::cluster_revisions`].
 pub trait ClusterBuckets: Send + Sync + 'static {

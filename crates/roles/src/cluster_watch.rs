@@ -73,8 +73,8 @@ struct Watching<O> {
     observer: Arc<O>,
     state: Arc<State>,
     poll: Duration,
-    /// Deadline of a request for the buckets' last revisions. Also the longest time without a delivered entry, until
-    /// the watch has delivered all existing entries.
+    /// Deadline of a request for the buckets' last revisions. Also the longest time in which a new watch may deliver
+    /// nothing, until it has delivered all existing entries.
     patience: Duration,
 }
 

@@ -53,7 +53,7 @@ pub struct NatsParams {
     pub name: String,
     /// Name of the fleet.
     pub fleet: String,
-    /// Number of copies of each message of the log. New buckets and checkpoints have as many as the log.
+    /// Number of copies of each message of the log. New buckets and checkpoints have as many copies as the log.
     pub replicas: usize,
     /// Age at which the log removes entries.
     pub max_age: Duration,
@@ -210,8 +210,8 @@ impl Connecting {
 }
 
 impl Services {
-    /// After a failed request, creates the log and the buckets again if an operator has deleted them. The processes
-    /// notice the new ones, and write their contents again.
+    /// After a failed request, creates the log and the buckets again if an operator has deleted them. The processes of
+    /// the fleet notice this and write the contents again.
     async fn restore(&self, error: &NatsError) {
         let (NatsError::Request { .. }, Ok(_alone)) = (error, self.restoring.try_lock()) else { return };
         let restored = async {

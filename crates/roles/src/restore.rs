@@ -15,8 +15,8 @@ use informer_hub_types::{ObjectKey, ResourceVersion, Threads, with_causes};
 
 use super::backend::{Backend, BackendError};
 
-/// Size of a page of the log in bytes. The entry that brings a page to this size is its last. Tests read small pages,
-/// so that short logs have several.
+/// Size of a page of the log in bytes. The entry that brings a page to this size is its last. Pages are small in tests,
+/// so that short logs have several pages.
 pub(crate) const PAGE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
 /// Reason why a partition cannot be restored now.
@@ -234,8 +234,8 @@ struct Folded {
     reader: Reader,
     /// Sequence of the last entry that the checkpoint contains; `None` without a checkpoint.
     checkpoint: Option<Sequence>,
-    /// Last settled state that `may_be`, the predicate passed to `read`, has accepted; the state of the checkpoint
-    /// until an entry leads to one.
+    /// Last settled state that `may_be`, the predicate passed to `read`, has accepted. Before the first one: the state
+    /// of the checkpoint, or an empty state without a checkpoint.
     base: Restored,
     /// Whether `may_be`, the predicate passed to `read`, has accepted `base`.
     is_accepted: bool,

@@ -7,7 +7,7 @@ use super::answer::Answered;
 /// Store of the roster: live collectors and deliverers, drains, pins, and the move in progress.
 ///
 /// # Contract
-/// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline.
+/// As with [`Backend`](crate::Backend), a request may fail although it was executed, and ends within a deadline.
 pub trait RosterStore: Send + Sync + 'static {
     /// Returns all entries. They may lack the last writes, but a later call never returns an older state.
     fn roster(&self) -> Answered<Vec<RosterEntry>>;

@@ -40,7 +40,8 @@ const RECREATED: u64 = 1 << 20;
 /// Time after which a request without an answer fails.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Simulated log, buckets and checkpoints of a fleet. Clones share them, and they outlive processes and runtimes.
+/// Simulated log, buckets and checkpoints of a fleet, shared by all clones. The data survive the end of simulated
+/// processes and runtimes.
 #[derive(Clone)]
 pub struct SimulatedFleet(Arc<FleetState>);
 
@@ -452,7 +453,8 @@ impl Backend for SimulatedBackend {
 }
 
 impl SimulatedBackend {
-    /// Replaces an ownership if its revision is `expected`; `None` if it is not.
+    /// Replaces the entry of an ownership if its revision is `expected`; `None` expects no entry. Returns the new
+    /// ownership, or `None` if the entry has another revision.
     fn write(&self, own: Ownership, expected: Option<u64>) -> Answered<Option<Ownership>> {
         self.perform(move |fleet| {
             let (owners, last) = &mut *fleet.owners.lock();

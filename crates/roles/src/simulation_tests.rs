@@ -96,7 +96,7 @@ impl World {
         world
     }
 
-    /// Returns a fleet without collectors, whose clusters fail with this probability.
+    /// Returns a fleet without collectors. Each request to its clusters fails with the probability `failures`.
     fn with(faults: Faults, clusters: usize, failures: f64, rules: ShardRules) -> Self {
         let names = (0..clusters).map(|at| format!("c{at}").parse().unwrap());
         let shards: Vec<_> = names.flat_map(|name| rules.shards_of(&name)).collect();

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Clock that stops while the backend does not answer. Collectors cannot renew their ownerships in that time, so it
-/// must not count.
+/// Clock that stops while the backend does not answer, since collectors cannot renew their ownerships in that time.
 #[derive(Debug)]
 pub(super) struct AnswerClock {
     /// Normal time between two answers of the backend. If an answer takes longer, the clock advances only by this time.

@@ -56,11 +56,11 @@ enum Held {
 /// Entry of the shard's owner as it was read last, and since when it has not changed.
 struct Seen {
     own: Ownership,
-    /// Value of `Known::current`, the time up to which all changes are known, when this collector first saw the entry
-    /// in this state.
+    /// Value of `Known::current` (time up to which all changes are known) when this collector first saw the entry as it
+    /// is now.
     before: Instant,
-    /// Time on the [`AnswerClock`] since which the entry is known to be unchanged: when `Known::current` was first
-    /// later than `before`. `None` until then.
+    /// Time on the [`AnswerClock`] from which the entry counts as unchanged. Set when `Known::current` first exceeds
+    /// `before`; `None` until then.
     at: Option<Instant>,
 }
 

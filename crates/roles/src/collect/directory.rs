@@ -1,8 +1,8 @@
 //! Owners and documents of all clusters as a collector knows them, by one [watch](crate::cluster_watch) of their
 //! buckets.
 //!
-//! Collectors use it to decide when to claim a shard or read a document again. It may be outdated: a claim compares the
-//! revision of the entry.
+//! Collectors use it to decide when to claim a shard or read a document again. The directory may be outdated. This is
+//! harmless, because a claim fails if the stored entry has another revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -50,7 +50,7 @@ impl SourceLog {
     /// instead, for one of these reasons:
     ///
     /// - The last watch failed or sent nothing.
-    /// - The log's state is incomplete, or older than a list of `version` may be.
+    /// - The log's state is incomplete, or older than the condition `version` allows.
     /// - The log's state is newer than `current`, the cluster's version.
     pub(super) async fn begin(
         &self,
@@ -138,8 +138,8 @@ impl SourceLog {
         Ok(result)
     }
 
-    /// Waits until all appended records are stored. Called before a watch is opened, since it does not record again
-    /// what a cancelled watch has appended.
+    /// Waits until all appended records are stored. Called before a watch is opened: a cancelled watch may have
+    /// appended records without waiting for them, and the new watch does not append these records again.
     pub(super) async fn flush(&self) -> Result<(), SourceError> {
         let open = self.state.lock().open;
         let Some(epoch) = open else { return Ok(()) };
@@ -251,8 +251,9 @@ impl LogSource for SourceLog {
     }
 }
 
-/// Returns whether the log's state at version `at` may answer a list of `requested`. A list of the most recent state
-/// may be answered at any version: only a new reflector, without objects, requests such a list from the log.
+/// Returns whether the log's state, which has the version `at`, may answer a list with the condition `requested`. A
+/// request for the most recent state is answered with any version: only a new reflector sends it to the log, and a new
+/// reflector has no objects yet.
 fn serves(at: &ResourceVersion, requested: &VersionMatch) -> bool {
     match requested {
         VersionMatch::MostRecent | VersionMatch::Any => true,

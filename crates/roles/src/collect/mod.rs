@@ -62,8 +62,8 @@ pub struct CollectorParams {
     pub name: String,
     /// Time without a renewal after which a cluster is taken over.
     pub lease: Duration,
-    /// Interval at which the collector renews its ownerships, and checks that it knows the current ownerships of
-    /// others.
+    /// Interval at which the collector renews its ownerships, and checks that it knows the current ownerships of other
+    /// collectors.
     pub renewal: Duration,
     /// Interval between checkpoints of a partition that changes.
     pub checkpoint: Duration,
@@ -141,8 +141,8 @@ pub(crate) struct Shared {
     /// The owned shards, each with its session: the present term of ownership.
     pub(crate) sessions: Mutex<BTreeMap<Shard, Arc<session::Session>>>,
     ownerships: Ownerships,
-    /// For each shard without an owner, the collector that should claim it. All others wait longer before they claim
-    /// the shard.
+    /// For each shard without an owner, the collector that should claim it. All other collectors wait longer before
+    /// they claim the shard.
     orphans: Mutex<BTreeMap<Shard, String>>,
 }
 

@@ -24,7 +24,8 @@ pub(super) struct WatchState {
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     position: Option<Position>,
-    /// State of the log from which the watch was resumed. An event that this state contains is a repeated one.
+    /// State of the log from which the watch was resumed. A watch event that this state already contains is a
+    /// repetition.
     restored: PartitionState,
     progressed: Option<Instant>,
     keep_alive: Duration,
@@ -34,8 +35,8 @@ pub(super) struct Recording {
 #[derive(Debug)]
 struct Position {
     version: ResourceVersion,
-    /// Objects whose events at exactly `version` were recorded; `None` if all of them were. Several events may have one
-    /// version: etcd deletes all Events of a lease in one revision.
+    /// Objects whose events at exactly `version` were recorded; `None` if all were recorded. Several events may have
+    /// one version: when an etcd lease expires, etcd deletes all Kubernetes Events with that lease in one revision.
     recorded: Option<HashSet<ObjectKey>>,
 }
 

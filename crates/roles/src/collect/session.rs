@@ -34,8 +34,9 @@ pub(super) struct OpenPartition {
     pub(super) has_begun: bool,
     /// When the latest append began, if it is not stored yet; `None` if all appended records are stored.
     pub(super) appending: Option<Instant>,
-    /// Sequence of the last checkpoint, 0 without one; and when a checkpoint was last attempted. Initially, the time is
-    /// that of the opening. It is `None` after an operator has deleted the checkpoints.
+    /// Sequence of the last checkpoint, 0 without one; and the time of the last attempt to write one. Before the first
+    /// attempt, this is the time at which the partition was opened. It is `None` after an operator has deleted the
+    /// checkpoints.
     pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 

@@ -80,8 +80,8 @@ impl Load {
         if weight.abs_diff(published) < published / STEP { published } else { weight }
     }
 
-    /// Returns which fraction of the true average `rate` has reached, since it began at zero: 0.63 during the first
-    /// minute, then approaching one.
+    /// Returns the ratio of `rate` to the true average rate of events, which `rate` approaches from zero. The ratio
+    /// counts as 0.63 during the first minute, then approaches one.
     fn known_share(&self, now: Instant) -> f64 {
         1.0 - (-now.duration_since(self.began).max(HORIZON).as_secs_f64() / HORIZON.as_secs_f64()).exp()
     }

@@ -1,7 +1,7 @@
 //! Credentials of NATS in the form of a credentials file (`.creds`): a JWT of a user, and the seed of its key.
 //!
-//! They are read at each attempt to connect. So after its JWT has expired or was revoked, a process continues as soon
-//! as the file has a new one.
+//! The file is read at each attempt to connect. So after the JWT has expired or was revoked, a process continues as
+//! soon as the file has a new JWT.
 
 use std::io;
 

@@ -53,8 +53,8 @@ struct Position {
     version: Option<ResourceVersion>,
     /// Sequence up to which all entries of the partition have been read.
     covered: Sequence,
-    /// Whether the log ended before this position when the objects were last restored. If it does so again, its entries
-    /// count as lost.
+    /// Whether the log ended before this position at the last attempt to restore the objects. If the next attempt finds
+    /// the same, the missing entries count as lost.
     was_short: bool,
     /// Set if the log has lost entries that the reflector has received: version of the reflector's objects, and when
     /// the loss was noticed.
@@ -101,8 +101,8 @@ impl ListerWatcher for ServingSource {
         })
     }
 
-    /// Returns `None`, so that the reflector never assumes a restored backup: a list from the log may be older than an
-    /// earlier list.
+    /// Returns `None`: the versions of lists from the log may decrease, which the reflector would take for a restored
+    /// etcd backup.
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -321,8 +321,8 @@ impl Served {
         self.failed(ErrorClass::Expired, cause)
     }
 
-    /// Fails if the log may have removed entries of the partition before they were read. Only needed if the log retains
-    /// no entry of the partition, since any entry names its predecessor.
+    /// Fails if the log may have removed entries of the partition before they were read. Needed only if the log retains
+    /// no entry of the partition. Otherwise, the next entry names its predecessor, so a gap is noticed.
     async fn check_covered(&self) -> Result<(), SourceError> {
         let retained = self.shared.backend.retained().await.map_err(|error| self.refused(&error))?;
         let last = self.last();

@@ -6,7 +6,7 @@ use super::*;
 /// Number of objects of each shard that never change.
 const KEPT: usize = 3;
 
-/// Returns a fleet of this version whose shards have owners, checkpoints, and replicas that have read them.
+/// Returns a fleet of this version. Its shards have owners and checkpoints, and its replicas have read all objects.
 async fn settled(faults: Faults, clusters: usize) -> World {
     let mut world = World::with(faults, clusters, 0.0, divided());
     world.clusters.values().for_each(|shard| shard.fill(KEPT));

@@ -9,10 +9,11 @@
 //! is safe, since each new owner of a cluster has a new epoch.
 //!
 //! # Contract
-//! - A drain or a pin moves clusters immediately. A move for balance waits until the collectors have not changed, and
-//!   no cluster has been without an owner, for [`CollectorParams::lease`](super::CollectorParams::lease).
-//! - If the receiver does not claim the cluster, any collector may claim it after the lease, and the same move is not
-//!   tried again for [`RETRY`].
+//! - A drain or a pin moves clusters immediately. A move for balance begins only after a quiet time of
+//!   [`CollectorParams::lease`](super::CollectorParams::lease): the set of collectors has not changed, and every
+//!   cluster has had an owner.
+//! - If the collector that should receive the cluster does not claim it, any collector may claim it after the lease.
+//!   The same move is not tried again for [`RETRY`].
 
 mod choice;
 mod view;
@@ -33,11 +34,11 @@ use crate::log_partition::fingerprint;
 use choice::Moves;
 use view::RosterView;
 
-/// Time after which a move is tried again, if its receiver did not claim the cluster.
+/// Time after which a move is tried again, if the collector that should receive the cluster did not claim it.
 const RETRY: Duration = Duration::from_secs(60);
 /// Maximum number of owners that are read at the same time.
 const READS: usize = 32;
-/// How often per renewal interval a collector checks whether the receiver has claimed a moving cluster.
+/// How often per renewal interval a collector that hands a cluster over checks whether the next owner has claimed it.
 const LOOKS: u32 = 4;
 
 /// Registers the collector and moves its clusters as planned, until the task is aborted.
@@ -81,7 +82,7 @@ struct Balancer {
     view: RosterView,
     /// Since when every cluster has had a live owner; `None` while a cluster lacks one.
     calm: Option<Instant>,
-    /// Time of each failed move, by cluster and receiver: the receiver has not claimed the cluster in time.
+    /// Time of each failed move, by shard and the collector that should have claimed the shard.
     failed: BTreeMap<(Shard, String), Instant>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct RosterView {
     pub(super) changed: Option<Instant>,
 }
 
-/// Token by which only one cluster moves at a time.
+/// Token of moves: only the collector that holds it may move a cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) revision: Option<u64>,
