@@ -21,7 +21,8 @@ struct State {
     /// Lines, each with its number of events: 1, or 0 for a line that reports lost events.
     lines: VecDeque<(Vec<u8>, u64)>,
     bytes: usize,
-    /// Events lost since the last line was queued. The next line reports this number to the log.
+    /// Events lost since the last line was queued. A separate line reports this number before the next event, or once
+    /// the queue is empty.
     gap: u64,
     /// Events lost since the start.
     lost: u64,

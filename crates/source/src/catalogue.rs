@@ -193,8 +193,8 @@ async fn legacy_groups(client: &Client, groups: Vec<Group>) -> Result<Vec<GroupO
     Ok(offers)
 }
 
-/// Discovers a group by a request for each of its versions. A version that answers 404 is left out. A version that
-/// fails otherwise is marked as stale, but it is an error if the server is down or refuses the credentials.
+/// Discovers a group with one request for each of its versions. Leaves out versions that answer 404, and marks versions
+/// with other failures as stale. Returns an error if the server is down or refuses the credentials.
 async fn legacy_group(client: &Client, group: &str, versions: &[&str]) -> Result<GroupOffer, SourceError> {
     let mut offers = Vec::new();
     for version in versions {

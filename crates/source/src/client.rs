@@ -166,9 +166,9 @@ pub enum ClientError {
     File {
         /// Kind of the file in the error text, such as `CA file`.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Error of reading the file.
         #[source]
         source: std::io::Error,
     },

@@ -16,10 +16,10 @@ use informer_hub_types::{ApiResource, Gvr, ResourceRef, nearest};
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 /// Size limit of a discovery document, in bytes.
 pub(super) const MAX_DOCUMENT: usize = 8 * 1024 * 1024;
-/// Number of concurrent requests of a lookup.
+/// Maximum number of concurrent requests of a lookup or a discovery.
 pub(super) const AT_ONCE: usize = 8;
 
-/// A failed resource lookup.
+/// Error of a failed resource lookup.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DiscoveryError {
     /// The cluster has no such resource that can be listed and watched. Correct the name, or install the resource.
@@ -30,8 +30,8 @@ pub enum DiscoveryError {
         /// Similar names in the cluster, nearest first.
         nearest: Vec<String>,
     },
-    /// The cluster did not answer, or one of its API groups did not, which may have the resource. The class of the
-    /// error decides whether to retry.
+    /// The cluster did not answer, or an API group that may have the resource did not answer. The class of the error
+    /// decides whether to retry.
     #[error(transparent)]
     Unavailable(#[from] SourceError),
 }

@@ -25,9 +25,8 @@ use informer_hub_types::{SampledChange, Traced};
 const MAX_ITEMS: usize = 512;
 /// Maximum bytes of received data whose items wait for room in the channel. At this limit, the socket is not read.
 const MAX_BYTES: usize = 1024 * 1024;
-/// Maximum bytes of received data of a list whose items wait for room in the channel. The limit is lower than
-/// [`MAX_BYTES`], because an apiserver waits for the reader of a list. Reading ahead of the consumer costs memory and
-/// saves no time.
+/// Maximum bytes of received data of a list whose items wait for room in the channel. Lower than [`MAX_BYTES`]: an
+/// apiserver waits for a slow reader of a list, so reading ahead costs memory and saves no time.
 const MAX_LIST_BYTES: usize = 128 * 1024;
 
 /// Time for which items of a streaming list are collected into a batch. The server sends the items one by one. Sending
@@ -150,8 +149,8 @@ pub(super) struct WatchIntake {
     splitter: WatchSplitter,
     limit: usize,
     items: Vec<WatchItem>,
-    /// Time at which the batch's first item was read, for latency measurement, and the trace of a sampled change.
-    /// `None` while there is no item.
+    /// Arrival time of the batch's first item, to measure latency, and the trace of one of its changes if that change
+    /// is sampled. `None` while the batch is empty.
     followed: Option<SampledChange>,
     /// Whether the items still belong to the initial list.
     is_listing: bool,

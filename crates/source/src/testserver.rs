@@ -88,7 +88,7 @@ impl TestServer {
         self.requests.lock().clone()
     }
 
-    /// Waits until a client has closed its connection before the server did.
+    /// Waits until a client closes a connection that the server holds open or writes to.
     pub(super) async fn closed(&self) {
         tokio::time::timeout(TEST_TIMEOUT, self.closed.notified()).await.expect("the connection stays open");
     }

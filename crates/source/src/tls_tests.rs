@@ -194,7 +194,8 @@ async fn ca_file_is_reread_and_an_unusable_one_keeps_the_last_roots() {
     assert!(Arc::ptr_eq(&reloading.current(), &second));
 }
 
-/// Starts a proxy for one connection, which tunnels to the requested port. Returns its address and the head of the request.
+/// Starts a proxy for one connection, which tunnels to the requested port. Returns the proxy's address, and a receiver
+/// of the head of the tunnel request.
 fn proxy() -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,6 +1,6 @@
 //! Environment of credential plugins: an allow-list, so that plugins do not get the hub's secrets.
 //!
-//! docs/clusters.md lists the variables for users; a test compares both.
+//! docs/clusters.md lists the variables for users. A test compares that list with this file.
 
 use std::ffi::OsString;
 
