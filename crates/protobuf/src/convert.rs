@@ -114,15 +114,15 @@ impl Converter {
         Run { schema: self.schema, slots: &mut self.slots, out, extents: &mut self.extents, limit }
     }
 
-    /// Returns the positions in the JSON of the last converted object: of its members, and of their members. They are
-    /// in order, without `kind` and `apiVersion`.
+    /// Returns the positions of members in the JSON of the last converted object, in order: members at the top level
+    /// and one level below, without `kind` and `apiVersion`.
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
 
-    /// Returns an object's metadata as `{"metadata":{…}}`, read from its first bytes; `{}` if they do not contain all
-    /// of it, or it cannot be converted.
+    /// Returns an object's metadata as `{"metadata":{…}}`, read from the object's first bytes. Returns `{}` if these
+    /// bytes end before the metadata does, or if the metadata cannot be converted.
     #[must_use]
     pub fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
         let mut reader = Reader::new(bytes);
@@ -194,7 +194,8 @@ impl Run<'_> {
         Some(self.extents.len() - 1)
     }
 
-    /// Completes the extent (position of a member) at index `place`. Removes it if no member was written.
+    /// Sets the end of the extent (position of a member) that `begin_extent` started at index `place` of `extents`.
+    /// Removes the extent if no member was written. Does nothing if `place` is `None`.
     #[inline]
     fn end_extent(&mut self, place: Option<usize>) {
         let Some(place) = place else { return };

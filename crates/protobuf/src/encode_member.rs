@@ -35,9 +35,10 @@ impl Members {
         })
     }
 
-    /// Finds a member of message `id` by name. Returns its index among the members, and the member.
+    /// Finds a member of message `id` by name. Returns its index among the message's members, and the member.
     ///
-    /// The search starts at index `place`. If members of the JSON are in the usual order, the member is found there.
+    /// The search starts at index `place`. If `place` is the index after the previous member of the JSON, the first
+    /// comparison usually succeeds.
     #[inline]
     pub(super) fn find(&self, id: MessageId, place: usize, name: &str) -> Option<(usize, Member)> {
         let members = &self.0[id.number()];

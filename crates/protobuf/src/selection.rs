@@ -124,7 +124,8 @@ impl Selection {
         Some(())
     }
 
-    /// Returns the entry of the field at `place`, and adds it if necessary.
+    /// Returns the entry of the field at index `place` of its message, and adds the entry if necessary. Returns `None`
+    /// if `place` is above 255.
     fn field(&mut self, place: usize) -> Option<&mut SelectedField> {
         let place = u8::try_from(place).ok()?;
         let known = self.fields.iter().position(|field| field.place == place);

@@ -34,7 +34,7 @@ pub struct Field<'i> {
     pub start: usize,
 }
 
-/// Reads a varint at `at`. Returns the value and the offset behind it, or `None` if the input ends inside.
+/// Reads a varint at `at`. Returns the value and the offset behind it, or `None` if the input ends within the varint.
 ///
 /// # Errors
 /// If the varint has more than 64 bits or ten bytes.
@@ -77,10 +77,10 @@ impl<'i> Reader<'i> {
     }
 
     /// Returns number and content of the next field if it has the usual form: length-delimited, less than 128 bytes,
-    /// and a number below 16. If this returns `None`, call [`Self::field`].
+    /// and a field number below 16. If this returns `None`, call [`Self::field`].
     ///
-    /// A caller that handles these fields in a branch of their own is faster, because the content then stays in
-    /// registers.
+    /// Faster than [`Self::field`] if the caller handles these fields in a separate branch, because the content then
+    /// stays in registers.
     #[inline]
     pub(super) fn short(&mut self) -> Option<(u32, &'i [u8])> {
         let [tag, length, rest @ ..] = self.input.get(self.at..)? else { return None };
