@@ -21,7 +21,7 @@ pub struct Claim {
     pub any_version: bool,
 }
 
-/// Combines a claim with the saved state of its partition.
+/// Returns the partition to restore, made of its claim and its saved header and objects.
 pub(super) fn saved(
     resource: &ApiResource,
     claim: Claim,

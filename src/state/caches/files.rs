@@ -1,5 +1,5 @@
-//! Writes checkpoints to the files of one resource: each appends changes. If the files grow too large, a checkpoint
-//! rewrites them.
+//! Writes checkpoints to the files of one resource. A checkpoint appends changes, or rewrites all files if they have
+//! grown too large.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -53,8 +53,7 @@ pub(super) struct FilesRead {
     pub(super) deltas_bytes: u64,
     /// Bytes of all files up to their last commit records.
     pub(super) marked_bytes: u64,
-    /// Number of objects read or written. Divides `object_bytes`, the bytes of their records, to estimate the size of
-    /// an object.
+    /// Number of objects read or written. The mean size of an object is estimated as `object_bytes` / `objects`.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
     /// Bytes of the object records of two kinds of partitions: those that were not selected for decoding, and those
@@ -185,8 +184,9 @@ impl<'l> Loader<'l> {
         Ok(())
     }
 
-    /// Reads a file record by record and returns its length. After each record, calls `each` with two arguments: the
-    /// decoded changes that `each` has not removed yet, and whether the record was a commit record.
+    /// Reads a file record by record and returns its length. After each record, calls `each` with the decoded changes
+    /// and whether the record was a commit record. Changes that `each` does not remove are passed to it again after the
+    /// next record.
     fn file(
         &mut self,
         disk: &dyn Disk,

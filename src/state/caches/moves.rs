@@ -63,9 +63,10 @@ impl Moves {
         self.0.retain(|it| !is_it(it));
     }
 
-    /// Forgets moves of partitions that no longer exist: the cache to which a partition moved has closed it, so
-    /// `is_open` returns false. `is_open` may not know the newest moves. Therefore only moves that are also in
-    /// `earlier`, a copy of this list from before `is_open` was determined, are forgotten.
+    /// Forgets each finished move whose partition the new cache has closed since then: `is_open` returns false for it.
+    ///
+    /// `earlier` is a copy of this list from before the state that `is_open` knows. A move that is not in `earlier` is
+    /// kept, because `is_open` may not know its partition yet.
     pub fn forget_closed(&mut self, earlier: &Self, is_open: impl Fn(&Gvr, &PartitionKey) -> bool) {
         let is_closed = |it: &Move| it.is_done && earlier.0.contains(it) && !is_open(&it.to, &it.partition);
         self.0.retain(|it| !is_closed(it));

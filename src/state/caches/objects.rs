@@ -230,7 +230,7 @@ impl ObjectReader {
         })
     }
 
-    /// Restores a dictionary. Returns false if `bytes` are not a valid one.
+    /// Restores a dictionary. Returns false if `bytes` are not a valid dictionary.
     pub(super) fn dictionary(&mut self, id: u64, bytes: &[u8]) -> bool {
         let restored = || Dictionary::restore(bytes.to_vec()).map(Arc::new);
         let Some(dictionary) = self.known.of(id, bytes).or_else(restored) else { return false };
@@ -316,8 +316,8 @@ impl ObjectReader {
         Some(labels)
     }
 
-    /// Completes the restored bodies after the last record, and drops those of an older schema that cannot be read.
-    /// Returns the dictionaries with their numbers.
+    /// Completes the restored bodies after the last record, and drops unreadable bodies of an older schema. Returns the
+    /// dictionaries with their numbers.
     pub(super) fn finish(&mut self) -> Vec<(u64, Arc<Dictionary>)> {
         let mut all: Vec<_> = std::mem::take(&mut self.dictionaries)
             .into_iter()

@@ -14,7 +14,7 @@ use crate::cache::{Partition, Snapshot};
 use informer_hub_disk::Disk;
 use informer_hub_types::{Dictionary, ObjectKey, ResourceVersion, StoredObject};
 
-/// Least advance of a partition's time `alive` (when it was last up to date), in ms, for which its header is written
+/// Time in ms by which a partition's `alive` (when it was last up to date) must advance, so that its header is written
 /// although nothing else changed.
 const ALIVE_STEP: u64 = 60_000;
 

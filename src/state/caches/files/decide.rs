@@ -81,8 +81,8 @@ impl CacheFiles {
             || sizes.snapshot_bytes + deltas > 2 * (live + sizes.unwanted_bytes) + MIN_REWRITE
     }
 
-    /// Extends a plan to all objects of open partitions, for a rewrite. Partitions without changes are added as last
-    /// saved.
+    /// Extends a plan to all objects of open partitions, for a rewrite. A partition without changes is added in its
+    /// last saved state.
     pub(super) fn add_unchanged(&self, plan: &mut Plan) {
         for step in &mut plan.steps {
             step.put = step.partition.iter().cloned().collect();
