@@ -48,11 +48,11 @@ pub struct Reading<'r, Id> {
 /// Decision that an informer keeps less or more of its objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change<Id> {
-    /// The informer.
+    /// ID of the informer.
     pub id: Id,
     /// How much the informer keeps now.
     pub from: MemoryStep,
-    /// How much it keeps from now on.
+    /// How much the informer keeps from now on.
     pub to: MemoryStep,
     /// Reason, for the status page and the log.
     pub reason: String,
@@ -76,7 +76,7 @@ pub struct Report {
 /// Usage and share of one informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryShare {
-    /// Bytes that the informer may use while others need memory too; zero if there is no limit.
+    /// Bytes that the informer may use while other informers need memory too; zero if there is no limit.
     pub share: u64,
     /// Bytes that the informer uses.
     pub used: u64,

@@ -1,4 +1,4 @@
-//! State shared by checkpoints: files on disk, durable readers, restore plan. The actor that writes them is in
+//! State that checkpoints share: files on disk, durable readers, restore plan. The actor that writes checkpoints is in
 //! `super::control::checkpoint`.
 
 pub(in crate::actors) mod barrier;

@@ -32,9 +32,9 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     /// Called when the last begun pass is complete: every partition is on disk in its state at the beginning of the
     /// pass, or a newer one.
     ///
-    /// Not called for a pass that skipped a partition. Caches restored from disk may lack events that were delivered
-    /// before the start. So every partition must have caught up with these events when this pass and the previous one
-    /// began. A partition whose delivered events were all on disk counts as caught up.
+    /// Not called if the pass skipped a partition, or if a partition had not caught up when this pass or the previous
+    /// pass began. Caches restored from disk may lack events that were delivered before the start. A partition has
+    /// caught up once it has these events, which may all have been on disk.
     fn pass_completed(&self);
 }
 
@@ -72,8 +72,8 @@ pub struct CheckpointStore {
     /// Clusters that may have partitions on disk without an informer. Kept in addition to `files`, which lacks a
     /// cache's files while they are being written.
     pub(in crate::actors) removed: Mutex<BTreeSet<ClusterName>>,
-    /// Whether every partition had caught up at the last checkpoint pass: it had reached its resourceVersion in
-    /// `delivered`, up to which events had been delivered before the start.
+    /// Whether every partition had caught up at the last checkpoint pass: it had reached the resourceVersion in
+    /// `delivered`, up to which its events had been delivered before the start.
     caught_up: AtomicBool,
 }
 
@@ -224,8 +224,8 @@ impl CheckpointStore {
     /// need not keep these events.
     ///
     /// The partition must have reached the resourceVersion up to which sinks and durable subscribers had received
-    /// events. If this version is unknown or not a number, one list or watch suffices. A partition whose delivered
-    /// events were all on disk has caught up at once.
+    /// events. If this version is unknown or not a number, the partition has caught up after its first list or watch
+    /// since the start. A partition whose delivered events were all on disk has caught up from the start.
     pub(in crate::actors) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
         let has_answered = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
@@ -239,9 +239,9 @@ impl CheckpointStore {
         }
     }
 
-    /// Records the delivered version (resourceVersion up to which events had been delivered before the start) of a
-    /// partition whose new ID is `now`. If the partition had the ID `before`, its version moves from there. If `before`
-    /// is `None`, records that all of its delivered events are on disk.
+    /// Records the delivered version (resourceVersion up to which events had been delivered before the start) under a
+    /// partition's new ID, `now`. If the partition had the ID `before`, moves the version from that ID to `now`. If
+    /// `before` is `None`, records that all of its delivered events are on disk.
     pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
         let mut delivered = self.delivered.lock();
         let delivered = delivered.entry(cache.clone()).or_default();

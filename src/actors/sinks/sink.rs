@@ -63,11 +63,11 @@ pub struct SinkParams {
 /// Location and limits of a sink's journal and dead letters.
 #[derive(Clone, Debug)]
 pub struct StorePlace {
-    /// Disk to use.
+    /// Disk that stores the journal and the dead letters.
     pub disk: Arc<dyn Disk>,
     /// Directory of the sink.
     pub directory: PathBuf,
-    /// Size limits.
+    /// Size limits of the journal and the dead letters.
     pub limits: StoreLimits,
     /// When journal writes are synced to disk.
     pub fsync: Fsync,
@@ -76,7 +76,8 @@ pub struct StorePlace {
 /// Delivers pending events without waiting for full batches.
 ///
 /// Answered at the deadline, or earlier if no events are left or the sink is in standby. A sink with a journal also
-/// answers earlier if everything is written, and the receiver does not answer or has asked for a pause.
+/// answers earlier if the journal has all events, and the receiver does not answer, refuses them or has asked for a
+/// pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     /// Latest time of the answer.

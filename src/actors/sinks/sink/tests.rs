@@ -479,7 +479,8 @@ fn stopped_sink_fails_its_waiting_senders() {
 /// Subjects and versions of acknowledged events.
 type Received = Arc<Mutex<Vec<(String, u64)>>>;
 
-/// Acknowledges two requests of five. Answers the others with 500, 429 or a closed connection.
+/// Starts a webhook receiver that acknowledges two requests of five, and answers the others with 500, 429 or a closed
+/// connection. Adds the acknowledged events to `received`, and returns the receiver's address.
 async fn flaky_receiver(received: Received) -> std::net::SocketAddr {
     let count = Arc::new(AtomicUsize::new(0));
     let handler = move |body: String| async move {
