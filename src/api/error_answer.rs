@@ -12,7 +12,7 @@ use informer_hub_types::{MAX_QUOTED, shortened};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Maximum bytes of an axum error text to convert; axum's texts are short.
+/// Maximum bytes of an axum error text. A longer text is replaced by the name of the status; axum's texts are short.
 const MAX_TEXT: usize = 4096;
 
 /// Returns whether a path is below one of the Kubernetes roots, `/clusters/` and `/unique/`.

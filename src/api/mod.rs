@@ -68,8 +68,8 @@ pub struct ReportedState {
     /// Whether the hub is ready. Every informer of a reachable cluster has synced or cannot sync at present, and each
     /// cluster source has reported or failed.
     ///
-    /// In a fleet, some cluster must also have had a collector process. This is required only while NATS is down, and
-    /// of processes that only serve.
+    /// In a fleet, a process that only serves must also know a present or past collector of at least one cluster. While
+    /// NATS is down, this applies to every process.
     pub ready: bool,
     /// Lines of `/readyz` about cluster sources, clusters and informers that are not ready, have an error, or lack
     /// memory.
@@ -157,7 +157,7 @@ async fn shown(show: &StateSource) -> Option<ReportedState> {
     tokio::time::timeout(DEADLINE, show()).await.ok().flatten()
 }
 
-/// Source of the status, and the read API, which knows the rights of readers.
+/// Data for the handlers of `/readyz` and `/v1/status`. The read API knows the rights of readers.
 #[derive(Clone)]
 struct Shows {
     show: StateSource,

@@ -12,7 +12,7 @@ use informer_hub_types::{ClusterName, Gvr};
 /// Maximum number of clusters named in an audit event.
 const MAX_CLUSTERS: usize = 32;
 
-/// Maximum number of resources that are noted for one request. An event stream may read as many.
+/// Maximum number of resources that are noted for one request: the number that one event stream may read at most.
 const MAX_RESOURCES: usize = 64;
 
 /// Notes of handlers about one request, for the audit event of the request.

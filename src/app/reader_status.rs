@@ -12,8 +12,10 @@ use informer_hub_access::{Identity, ReaderLimits};
 const MAX_USERS: usize = 100;
 
 /// Returns JSON rows: one for each table `[readers.<name>]` with its limits, and one for each other user with work in
-/// progress. A user with a certificate, an OIDC token or a service account has a row of its own, since several tables
-/// may apply to it.
+/// progress.
+///
+/// A table with a token stands for one user, so its row also has that user's work. Users with a certificate, an OIDC
+/// token or a service account have rows of their own, since several tables may apply to one user.
 pub(super) fn reader_status(read: &ReadApi, access: &Access) -> Vec<Value> {
     let (mut in_use, counts, usage) = (read.in_use(), access.usage().counts(), access.usage());
     let mut rows = Vec::new();

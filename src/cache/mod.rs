@@ -1,13 +1,13 @@
-//! The cache: the known objects of one resource in all clusters. Pure and synchronous; its actors are in `src/actors` of
-//! the hub.
+//! The cache: the known objects of one resource in all clusters. Pure and synchronous; its actors are in `src/actors`
+//! of the hub.
 //!
 //! # The contract
 //!
 //! - *Eventual consistency.* For each object, the states in the store are a subsequence, in order, of the states that
 //!   the object had in its cluster. The last state arrives. No order is kept between objects.
 //! - *Store first.* Notifications are derived from the effect of a batch on the store, after the store and its indices
-//!   have been published with that batch. A reader that queries the cache after a notification sees that state or a
-//!   newer one.
+//!   have been published with that batch. A reader that queries the cache after a notification sees the notified state
+//!   or a newer one.
 //! - *One snapshot per answer.* A reader loads a [`Snapshot`] and uses it for the whole answer. Writers never wait for
 //!   readers, and readers never see half a batch.
 //! - *Identity is the UID.* If an object is replaced by another one of the same name, it is deleted and added, never
@@ -17,9 +17,10 @@
 //! - *A relist is one step.* A list after the first one is published in one snapshot when it is complete. Its
 //!   notifications follow. Above a size limit, or under memory pressure, it is published in parts (`stage`).
 //! - *No noise.* An object that a list repeats unchanged causes no change and no notification.
-//! - *In order per listener.* A listener receives the changes of one object in order. If it falls behind, changes are
-//!   merged: the oldest `old`, the newest `new`. An object that was added and deleted meanwhile is left out, unless its
-//!   addition is initial: the receiver may know it from before.
+//! - *In order per listener.* A listener receives the changes of one object in order. If it falls behind, the queued
+//!   changes of an object are merged into one, from the oldest `old` to the newest `new`. An object that was added and
+//!   deleted in that time is left out. But an initial addition and its deletion are both kept, because the receiver may
+//!   know the object from before.
 //!
 //! # Data flow
 //!

@@ -173,8 +173,8 @@ impl<K: 'static> ResourceEventHandler<K> for ResourceEventHandlerDetailedFuncs<K
 /// becomes an addition that is not initial. If only the old state is accepted, it becomes a deletion of the old state
 /// that is not a tombstone.
 ///
-/// As in client-go, a deletion is filtered by the state in the deletion event. If the filter accepted the state before
-/// it but rejects this one, the handler is not notified of the deletion. The filter of a subscription
+/// As in client-go, a deletion is filtered by the state in the deletion event. If the filter rejects that state but
+/// accepted the previous one, the handler is not notified of the deletion. The filter of a subscription
 /// ([`ObjectFilter`]) does report this deletion; prefer it if namespace and labels suffice.
 ///
 /// [`ObjectFilter`]: crate::cache::ObjectFilter

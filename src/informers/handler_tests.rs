@@ -16,7 +16,8 @@ fn text(object: &Object) -> String {
     format!("{}@{}", object.name(), object.resource_version())
 }
 
-/// Records calls: `+a@1`, `!a@1` for an initial one, `a@1>2`, `-a@2`, `†a@2` for a tombstone.
+/// Records calls as text. For object `a` with resource version 1: `+a@1` added, `!a@1` added as initial, `a@1>2`
+/// updated to version 2, `-a@1` deleted, `†a@1` deleted with a tombstone.
 #[derive(Clone, Default, Debug)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 

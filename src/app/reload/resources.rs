@@ -1,5 +1,5 @@
-//! Resources in a reload: new and changed ones are requested, then removed ones released. `actors/control/cluster/replace`
-//! replaces the informers.
+//! Resources in a reload: requests new and changed resources, then releases removed resources.
+//! `actors/control/cluster/replace` replaces the informers.
 
 use futures::future::join_all;
 

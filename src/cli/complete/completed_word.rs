@@ -10,7 +10,7 @@ pub(super) struct CompletedWord {
     pub(super) kind: Kind,
     /// Part of the word that was typed before completion.
     pub(super) word: String,
-    /// Beginning of the word that stays as it is, such as `pods,` or `pod/`.
+    /// Beginning of the word, such as `pods,` or `pod/`, that is copied to each candidate unchanged.
     pub(super) prefix: String,
     /// Namespace that the preceding words select.
     pub(super) namespace: Option<String>,

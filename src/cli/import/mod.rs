@@ -65,8 +65,8 @@ fn shown(files: &[PathBuf]) -> String {
     files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads the contexts of all files, each with its file. If two files have the same context the first one counts, as
-/// with kubectl.
+/// Reads the contexts of all files, each with its file. If several files have a context of the same name, the context
+/// in the first of these files counts, as with kubectl.
 fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, ContextSummary)>> {
     if !files.iter().any(|file| file.exists()) {
         bail!("there is no kubeconfig {}; give the path of one as FILE, or set KUBECONFIG", shown(files));
