@@ -91,8 +91,8 @@ impl<W: Write> CheckpointWriter<W> {
         write_block(&mut self.out, &self.record)
     }
 
-    /// Writes the end of the checkpoint: a zero length and the number of objects. Returns the output, which is not
-    /// flushed.
+    /// Writes the end of the checkpoint: a zero length and the number of objects. Returns the output, without flushing
+    /// it.
     pub fn finish(mut self) -> io::Result<W> {
         let mut end = Vec::new();
         put_integer(&mut end, 0);

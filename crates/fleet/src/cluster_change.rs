@@ -1,4 +1,4 @@
-//! Changes of two NATS buckets: the owners of clusters, and the documents about them.
+//! Changes in two NATS buckets: one has the owner of each cluster, the other a document that describes each cluster.
 
 use bytes::Bytes;
 use informer_hub_types::Shard;
@@ -15,7 +15,7 @@ use crate::wire::DecodeError;
 pub enum ClusterChange {
     /// The entry with the owner of a shard was written or removed.
     Owner {
-        /// Shard of a cluster that the entry is about.
+        /// Shard whose owner the entry names.
         shard: Shard,
         /// Revision of the bucket after this change.
         revision: u64,
@@ -44,6 +44,7 @@ pub struct ClusterRevisions {
     pub owners: u64,
     /// Last revision of the bucket of documents (the description of each cluster that collectors publish).
     pub documents: u64,
-    /// Creation time of the younger bucket, in microseconds since 1970. If it has changed, entries are lost.
+    /// Creation time of the younger bucket, in microseconds since 1970. If this time changes, a bucket was deleted and
+    /// created again, and its entries are lost.
     pub created: u64,
 }

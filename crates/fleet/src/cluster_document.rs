@@ -1,4 +1,5 @@
-//! Document about one cluster, which its collector writes and serving replicas read instead of asking the apiserver.
+//! Document that describes one cluster. The cluster's collector writes it, and serving replicas read it instead of
+//! asking the apiserver.
 //!
 //! # Format
 //! One byte with the format's version, then the fields, compressed by [`pack`].

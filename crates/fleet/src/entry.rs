@@ -66,7 +66,7 @@ impl fmt::Debug for Entry {
 pub struct Header {
     /// Epoch, the term number, of the collector that appended the entry.
     pub epoch: u64,
-    /// Number of the entry since its collector claimed the partition. Entry 0 has [`Record::Owner`].
+    /// Number of the entry, counted from 0 since its collector claimed the partition. Entry 0 has [`Record::Owner`].
     pub number: u64,
     /// Sequence of the partition's previous entry; zero if there was none. Readers use it to detect missing entries.
     pub previous: Sequence,

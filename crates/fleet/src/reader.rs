@@ -32,7 +32,7 @@ use super::wire::DecodeError;
 pub struct PartitionState {
     /// Newest epoch: the number of an owner's term.
     pub epoch: u64,
-    /// Name of the collector that owns the partition in that epoch.
+    /// Name of the collector that owns the partition in its newest epoch.
     pub owner: String,
     /// Sequence of the last entry read.
     pub last: Sequence,

@@ -43,7 +43,7 @@ pub enum Record {
     },
     /// All changes up to a resourceVersion are in the log, so a watch can resume from it.
     Progress {
-        /// resourceVersion of a list, of a bookmark, or of the last event.
+        /// resourceVersion up to which the log has all changes. It comes from a list, a bookmark or the last event.
         version: ResourceVersion,
     },
     /// A list begins, or the resource is gone. Until the next [`Record::Progress`], no watch can resume.

@@ -1,8 +1,10 @@
 //! Roster of a fleet: its live collectors and deliverers, the operator's drains and pins, and the move in progress.
 //!
-//! Each item is an entry of a NATS bucket, with a revision. A process renews its own item at intervals. While the
-//! revision changes, the other processes know that this process is alive, by their own clocks. [`RosterItem::Move`] is
-//! a token, of which there is one: only the collector that holds it may move a shard.
+//! Each item is an entry of a NATS bucket, with a revision. Each process writes its own item again at intervals, which
+//! changes the revision. So other processes see that this process is alive: they measure the time since the last change
+//! by their own clocks.
+//!
+//! [`RosterItem::Move`] is a token that exists once: only the collector that holds it may move a shard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +47,7 @@ pub struct Deliverer {
 /// Move of a shard from one collector to another, not finished yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveInProgress {
-    /// Shard of a cluster that is moved.
+    /// Shard that is moved.
     pub shard: Shard,
     /// Collector that gives the shard away. It holds the token of moves ([`RosterItem::Move`]).
     pub from: String,
@@ -62,7 +64,7 @@ pub enum RosterItem {
     Drain(String),
     /// A shard whose collector the operator has chosen.
     Pin {
-        /// Shard of a cluster that the collector must own.
+        /// Shard that the chosen collector must own.
         shard: Shard,
         /// Name of the collector that the operator has chosen.
         collector: String,

@@ -1,7 +1,7 @@
 //! Log in memory with faults, all decided by a seed, in virtual time.
 //!
-//! Requests and answers are delayed, reordered, lost and doubled. A client can be cut off. A request that left its
-//! client before the cut still arrives. The log can be down, forget old entries by bytes or age, and be deleted.
+//! Requests and answers are delayed, reordered, lost and repeated. A client can be cut off. A request that left its
+//! client before the cut still arrives. The log can be down, remove old entries by size or age, and be deleted.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -13,11 +13,12 @@
 //!   take it out of this zone only to relieve an overloaded collector.
 //! - Equal input gives an equal plan. Among collectors with room, weighted rendezvous hashing decides. So shards spread
 //!   evenly, and a collector that returns gets its former shards.
-//! - A plan that is computed again after some of its moves moves the same shards again only for balance.
+//! - If a plan is computed again after some of its moves were made, the new plan moves those shards again only for
+//!   balance.
 //!
 //! # Cost
-//! Placing takes time in proportion to the shards that need another collector times the collectors. Balancing takes
-//! time in proportion to the moves times the shards per collector.
+//! The time to place shards grows with the number of shards that need another collector, times the number of
+//! collectors. The time to balance loads grows with the number of moves, times the number of shards per collector.
 
 mod loads;
 mod rendezvous;

@@ -1,6 +1,7 @@
-//! Weighted rendezvous hashing: each pair of shard and collector has a score, and the highest score wins.
+//! Weighted rendezvous hashing: each pair of shard and collector has a score, and a shard goes to the collector with
+//! the highest score.
 //!
-//! Each collector wins in proportion to its capacity. If a collector is removed, only its own shards change.
+//! Each collector gets shards in proportion to its capacity. If a collector is removed, only its own shards move.
 
 /// Returns a hash of a name that is the same in every process and program version.
 pub(super) fn name_hash(name: &str) -> u64 {

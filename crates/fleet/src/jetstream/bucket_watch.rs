@@ -57,9 +57,11 @@ pub type ClusterChanges = BoxStream<'static, Result<ClusterChange, NatsError>>;
 
 /// Returns a stream of a bucket's present entries, one for each shard, and then of each change.
 ///
-/// `entry` makes the item for an entry. `complete` makes the item that says up to which revision all entries were
-/// delivered. This item follows the present entries. Later it reports changes of entries whose keys name no shard,
-/// which are skipped otherwise.
+/// `entry` makes a stream item from a bucket entry. `complete` makes an item that reports that all entries up to a
+/// revision were delivered. The stream has such an item after the present entries.
+///
+/// Entries whose keys name no shard are skipped among the present entries. A later change of such an entry becomes a
+/// `complete` item.
 pub(super) async fn follow_clusters(
     store: &Store,
     subjects: &Subjects,

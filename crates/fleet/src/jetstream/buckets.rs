@@ -55,7 +55,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Creates the buckets and the object store that do not exist. Returns the names of the created ones.
+    /// Creates each bucket, and the object store, if it is missing. Returns the names of everything that it created.
     pub async fn restore(&self) -> Result<Vec<String>, NatsError> {
         let mut created = Vec::new();
         for name in &self.names {

@@ -228,8 +228,8 @@ impl Checkpoints {
         Ok((Some(entry.revision), places.into_iter().next()))
     }
 
-    /// Returns the older checkpoints, and the revision of the bucket entry that names them; `None` if there is no such
-    /// entry.
+    /// Returns the older checkpoints of a partition, and the revision of the bucket entry that names them. Without such
+    /// an entry, the list is empty and the revision is `None`.
     async fn older(&self, partition: &Partition) -> Result<(Option<u64>, Vec<Kept<String>>), NatsError> {
         let Some(entry) = self.read(self.key_of_older(partition), partition).await? else {
             return Ok((None, Vec::new()));

@@ -1,4 +1,4 @@
-//! Key-value bucket with one [`ClusterDocument`] per shard: facts about a cluster that its collector has found.
+//! Key-value bucket with one [`ClusterDocument`] per shard: facts that a collector has found about the shard's cluster.
 
 use std::time::Duration;
 

@@ -37,8 +37,8 @@ const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Maximum number of appends that wait for the server's answer. A writer's own limit is lower.
 const IN_FLIGHT: usize = 4096;
-/// Read-ahead while a page is read: the maximum number of entries to request ahead, and a number of bytes. A page of
-/// `n` times these bytes requests `n` entries ahead.
+/// Read-ahead while a page is read: one entry for every 8 KiB of the page size (second number), but at most 128 entries
+/// (first number).
 const PREFETCH: (usize, usize) = (128, 8 << 10);
 
 /// Which limits of [`LogParams`] are applied to an existing stream. A new stream gets all of them.
@@ -63,7 +63,7 @@ pub struct LogParams {
     pub max_age: Duration,
     /// Size of the stream in bytes at which the oldest entries are removed.
     pub max_bytes: u64,
-    /// Which of the limits above are applied to an existing stream.
+    /// Which of these limits are applied to an existing stream: `replicas`, `max_age`, `max_bytes`.
     pub fixed: FixedLimits,
     /// Time after which a request fails.
     pub timeout: Duration,
@@ -141,8 +141,8 @@ impl JetStreamLog {
         }
     }
 
-    /// Returns a [`Tail`], a reader of the entries of all partitions behind sequence `after`, and this sequence. If
-    /// `after` is `None`, the tail starts behind the log's last entry.
+    /// Returns a [`Tail`], which reads the entries of all partitions behind sequence `after`. If `after` is `None`, the
+    /// tail starts behind the log's last entry. Also returns the sequence behind which the tail starts.
     pub async fn follow(&self, after: Option<Sequence>) -> Result<(Sequence, Tail), NatsError> {
         let after = match after {
             Some(after) => after,

@@ -68,8 +68,8 @@ impl Owners {
     /// Makes `collector` the owner of a shard, under a new epoch. Returns the new entry, or `None` if another process
     /// has changed the entry since the caller read it.
     ///
-    /// `seen` is the entry that the caller has read, `newest` the newest epoch that it knows from the log. The new
-    /// epoch is higher than both.
+    /// `seen` is the entry that the caller has read. `newest` is the newest epoch that the caller knows from the log.
+    /// The new epoch is higher than `newest` and the epoch of `seen`.
     pub async fn claim(
         &self,
         shard: &Shard,
@@ -158,8 +158,8 @@ fn encode(own: &Ownership) -> Vec<u8> {
     value
 }
 
-/// Decodes the entry of a shard. Earlier program versions write entries that end after the collector's name. They
-/// ignore the fields that follow the name in newer entries.
+/// Decodes the entry of a shard. An entry of an earlier program version ends after the collector's name. Earlier
+/// versions ignore the fields that newer entries have after the name.
 fn decode(shard: &Shard, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {

@@ -138,9 +138,9 @@ pub enum OfferError {
     TooLarge(usize),
 }
 
-/// Writer of a collector; see the [module documentation](self).
+/// Appends the records of a collector to the fleet's log; see the [module documentation](self).
 ///
-/// Times are durations since any fixed moment.
+/// Times, such as `now` and [`Self::next_deadline`], count from a fixed moment that the caller chooses.
 #[derive(Debug)]
 pub struct Writer {
     params: WriterParams,
