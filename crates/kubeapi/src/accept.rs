@@ -219,8 +219,8 @@ impl<'h> Clause<'h> {
         Some(Accepted { media, form, pretty: self.parameter("pretty") == "1" })
     }
 
-    /// Returns the form that the clause's parameters `as`, `g` and `v` ask for; the object itself if it has none of
-    /// them. `None` for an unknown form.
+    /// Returns the form that the clause's parameters `as`, `g` and `v` ask for. Without these parameters, it is
+    /// [`Form::Object`]. `None` for an unknown form.
     fn form(&self) -> Option<Form> {
         let is_converted = self.parameters.iter().any(|(name, _)| matches!(*name, "as" | "g" | "v"));
         if !is_converted {

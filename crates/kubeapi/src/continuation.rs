@@ -1,7 +1,7 @@
 //! The `continue` token of a Kubernetes list in pages. (Queries have tokens of their own: `cache/query/token.rs`.)
 //!
-//! A token is URL-safe base64 of a JSON object with a version. It needs no secrecy and no signature: it holds only a
-//! position in a list, and the reader's permission for this list is checked again.
+//! A token is URL-safe base64 of a JSON object with a format version. It needs no secrecy and no signature: it holds
+//! only a position in a list, and the reader's permission for this list is checked again.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -50,7 +50,7 @@ pub enum FieldError {
 /// Longest name in the `details` of an answer, in characters: enough for any `<cluster>:<name>`.
 const MAX_NAME: usize = 320;
 
-/// kube-apiserver's message for a list at an exact version whose state is no longer retained.
+/// kube-apiserver's message for a list at an exact resourceVersion whose state is no longer retained.
 const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can \
                                 start a new list without the continue parameter.";
@@ -112,7 +112,7 @@ impl Status {
         Self::new(410, Reason::Expired, message)
     }
 
-    /// Returns 410 for a list at a version whose state is no longer retained.
+    /// Returns 410 for a list at a resourceVersion whose state is no longer retained.
     #[must_use]
     pub fn list_expired() -> Self {
         Self::expired(LIST_EXPIRED)

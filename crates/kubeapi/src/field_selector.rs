@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 pub struct FieldTerm {
     /// Field, such as `metadata.name` or `spec.nodeName`.
     pub field: SmolStr,
-    /// Value to compare with.
+    /// Value with which the field is compared.
     pub value: SmolStr,
     /// Whether the field must equal the value (`=`, `==`); if false, it must differ (`!=`).
     pub is_equal: bool,

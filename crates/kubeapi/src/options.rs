@@ -11,9 +11,9 @@ use crate::{FieldError, FieldSelector, FieldTerm, ResourcePath, Status};
 /// Values of the parameter `resourceVersionMatch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VersionMatch {
-    /// `NotOlderThan`: the requested version or a newer one.
+    /// `NotOlderThan`: state of the requested resourceVersion or a newer state.
     NotOlderThan,
-    /// `Exact`: precisely the requested version.
+    /// `Exact`: state of precisely the requested resourceVersion.
     Exact,
 }
 
@@ -101,11 +101,11 @@ impl Options {
         Parameters::parse(query).pretty()
     }
 
-    /// Returns the part of an object that each row of a table holds; the metadata by default.
+    /// Returns the part of an object that each row of a table holds; the metadata by default. Call this method only if
+    /// the answer is a table: for other answers, kube-apiserver ignores `includeObject`.
     ///
     /// # Errors
-    /// [`Status`] of code 400 for an unknown value. Call it for tables only, since kube-apiserver ignores the value
-    /// otherwise.
+    /// [`Status`] of code 400 for an unknown value of `includeObject`.
     pub fn table_objects(&self) -> Result<IncludeObject, Status> {
         match self.include_object.as_deref().unwrap_or_default() {
             "" | "Metadata" => Ok(IncludeObject::Metadata),

@@ -39,7 +39,7 @@ pub struct Cause {
     /// Machine-readable kind, such as `ResourceVersionTooLarge`; empty if there is none.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
-    /// Text for people.
+    /// Description of the cause, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Field of the request; empty if the cause is not in a field.
@@ -66,7 +66,7 @@ pub struct Status {
     pub code: u16,
     /// Machine-readable reason, such as `NotFound`.
     pub reason: Reason,
-    /// Text for people.
+    /// Description of the failure, for people.
     pub message: String,
     /// Resource or object that the failure is about; `None` if unknown.
     pub about: Option<Box<Subject>>,

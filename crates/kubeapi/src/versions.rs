@@ -38,7 +38,8 @@ pub enum WatchFrom {
 /// Returns the state from which a list is answered, or a get of one object if `is_get`.
 ///
 /// # Errors
-/// [`Status`] of code 400 if the resourceVersion is not a number, or if it and a continue token are both set.
+/// [`Status`] of code 400 if the resourceVersion is not a number, or if the request has both a resourceVersion and a
+/// continue token.
 pub fn list_at(options: &Options, is_get: bool) -> Result<ListAt, Status> {
     if !is_get && !options.continuation.is_empty() {
         if matches!(options.resource_version.as_str(), "" | "0") {

@@ -21,9 +21,9 @@ pub const CLUSTER_KEY: &str = "informer-hub.io/cluster";
 /// Changes that [`rewrite`] makes to an object before it is sent in an answer from several clusters.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
-    /// Cluster of the object, which an added annotation and an added label name.
+    /// Cluster of the object. Its name is added to the object as an annotation and as a label.
     pub cluster: &'a ClusterName,
-    /// The hub's own version of the object, which replaces the cluster's `resourceVersion`.
+    /// New `metadata.resourceVersion`, assigned by the hub. It replaces the object's `resourceVersion` in the cluster.
     pub version: u64,
     /// Whether the name becomes `<cluster>:<name>`.
     pub is_unique: bool,

@@ -1,6 +1,7 @@
 //! Scanner that finds the members of a JSON object without decoding their values.
 //!
-//! Values are delimited, not validated: every input ends without a panic, and valid JSON is split correctly.
+//! Only the ends of values are found; values are not validated. Valid JSON is split correctly, and no input causes a
+//! panic.
 
 use memchr::memchr2;
 

@@ -27,7 +27,7 @@ impl Time {
         self.0.map_or_else(|| "<unknown>".to_owned(), |then| human_duration(now.saturating_sub(then)))
     }
 
-    /// Returns the timestamp in UTC. An unset one is the start of year 1, Go's zero time.
+    /// Returns the timestamp as text in UTC. An unset timestamp is shown as the start of year 1, Go's zero time.
     pub(super) fn utc(self) -> String {
         let timestamp = Timestamp::from_second(self.0.unwrap_or(ZERO)).unwrap_or_default();
         timestamp.to_string()

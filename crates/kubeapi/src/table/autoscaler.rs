@@ -115,8 +115,8 @@ impl<'j> Metric<'j> {
         }
     }
 
-    /// Returns a metric as `current/target`, for a resource with its name in front, such as `cpu: 20%/80%`. `self` has
-    /// the target, `status` the current value.
+    /// Returns a metric as `current/target`. `self` has the target value, `status` the current value. The text of a
+    /// resource's metric starts with the resource's name, as in `cpu: 20%/80%`.
     fn text(&self, status: Option<&Self>) -> String {
         let kind = &*self.kind;
         let Some(Source { name, target }) = self.source(kind) else { return "<unknown type>".to_owned() };
@@ -149,7 +149,7 @@ fn shown(value: Option<String>) -> String {
     value.unwrap_or_else(|| "<unknown>".to_owned())
 }
 
-/// Returns a quantity, or `<nil>` as Go prints a missing one.
+/// Returns a quantity as text; `<nil>`, as in Go, if it is missing.
 fn quantity(value: Option<&Scalar>) -> String {
     value.map_or_else(|| "<nil>".to_owned(), ToString::to_string)
 }

@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// A JSON array; `null` is an empty one.
+/// A JSON array; `null` counts as an empty array.
 #[derive(Clone, Debug)]
 pub(super) struct List<T>(Vec<T>);
 

@@ -91,8 +91,8 @@ impl Printer {
         &self.columns
     }
 
-    /// Finds the default storage class among all objects of a list, so that its row can mark it. Call it before
-    /// [`Printer::row`]. It does nothing for other resources.
+    /// Finds the default storage class among all objects of a list, so that [`Printer::row`] can add `(default)` to its
+    /// name. Call this method before the rows are printed. Does nothing for other resources.
     pub fn read_list<'o>(&mut self, objects: impl IntoIterator<Item = &'o [u8]>) {
         if self.marks_default {
             self.default_class = storage::default_class(objects);

@@ -98,7 +98,7 @@ struct AnnotatedMeta<'j> {
 }
 
 impl AnnotatedMeta<'_> {
-    /// Returns the storage class: from the beta annotation that preceded the field, or else from the field.
+    /// Returns the storage class of a volume or claim: the value of the beta annotation if there is one, else `field`.
     fn storage_class<'a>(&'a self, field: &'a Text<'_>) -> &'a str {
         self.annotations.get("volume.beta.kubernetes.io/storage-class").map_or(field, |class| class)
     }

@@ -101,7 +101,8 @@ impl Emitter {
         }
     }
 
-    /// Writes the lines of a plain or single-quoted string.
+    /// Writes the content of a plain or single-quoted string. If `is_foldable`, long lines are folded. `put` writes one
+    /// character, escaped if needed.
     fn folded(&mut self, text: &str, indent: usize, is_foldable: bool, put: impl Fn(&mut Self, char)) {
         let (mut is_first, mut follows_space, mut follows_break) = (true, false, false);
         let mut chars = text.chars().peekable();

@@ -1,6 +1,6 @@
 //! Types of unquoted texts in YAML 1.1, as go-yaml v2 resolves them.
 
-/// Returns whether parsers read this unquoted text as a string. `1:30` does not count as one: some parsers read it as a
+/// Returns whether all parsers read this unquoted text as a string. False for `1:30`, which some parsers read as a
 /// number of base 60.
 pub(super) fn is_string(text: &str) -> bool {
     match text.bytes().next() {

@@ -147,8 +147,8 @@ impl Slice {
         Ok(found)
     }
 
-    /// Returns start and end of the slice in an array of `length` elements; `None` if the slice is empty. The caller
-    /// then skips the following arrays too, as client-go does.
+    /// Returns start and end of the slice in an array of `length` elements; `None` if start and end are equal. If the
+    /// path has selected several arrays, the caller then also skips the arrays after this one, as client-go does.
     fn bounds(self, length: usize) -> Result<Option<(usize, usize)>, Mismatch> {
         let count = i64::try_from(length).map_err(|_| Mismatch)?;
         let start = if self.start < 0 { self.start.saturating_add(count) } else { self.start };

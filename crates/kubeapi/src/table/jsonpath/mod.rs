@@ -24,7 +24,7 @@ enum Step {
     Slice(Slice),
     /// Elements of an array that satisfy a condition.
     Filter(Filter),
-    /// A value and all objects and arrays below it (`..`), without empty ones.
+    /// A value and all objects and arrays below it (`..`), except empty objects and arrays.
     Descendants,
     /// Values of several paths (`[a,b]`).
     Union(Vec<Vec<Step>>),
