@@ -27,7 +27,7 @@ pub struct ReviewCacheOptions {
     pub failure_kept: Duration,
     /// Longest wait for an answer, including the wait in the queue. Default 5 s.
     pub deadline: Duration,
-    /// Maximum number of cached answers, by default 100 000. Beyond it, those that expire first are dropped.
+    /// Maximum number of cached answers. If there are more, the answers that expire first are dropped. Default 100 000.
     pub answers: usize,
     /// Maximum number of reviews in flight to all clusters. Default 128.
     pub at_once: usize,
@@ -156,8 +156,8 @@ impl ReviewCache {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created. All watches divide this time into the same periods, in which they
-    /// repeat their reviews, so that they share the cached answers.
+    /// Returns the time since the cache was created. Watches divide this time into equal periods. In each period, all
+    /// watches repeat the same part of the reviews, so that they share the answers.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)

@@ -87,8 +87,9 @@ impl Directory {
 
     /// Prepares this directory to replace the directory `old` at a reload, and returns it.
     ///
-    /// A table with the same name and credential as in `old` keeps its credential number. Any other table gets a new
-    /// number, so that readers authenticated by an earlier token are no longer valid.
+    /// Each table has a number: that of the configuration reload that introduced its credential. A table with the same
+    /// name and credential as in `old` keeps its number. Any other table gets a new number, so that readers
+    /// authenticated by an earlier token are no longer valid.
     #[must_use]
     pub fn replacing(mut self, old: &Self) -> Self {
         self.number = old.number + 1;

@@ -46,10 +46,10 @@ impl<K: Hash + Eq, A: Clone> Flights<K, A> {
         (number, flight)
     }
 
-    /// Removes the answered request with this key and number. Returns whether it was still there.
+    /// Removes the answered request with this key and number. Returns whether this call removed it.
     ///
-    /// The caller that gets true stores the answer. All other callers of the request get false. If a newer request has
-    /// replaced this one, all get false.
+    /// Of the callers that share a request, the first to call this method gets true and stores the answer. The others
+    /// get false. If a newer request has replaced this request, all callers get false.
     pub(crate) fn end(&mut self, key: &K, number: u64) -> bool {
         let is_current = self.all.get(key).is_some_and(|(current, _)| *current == number);
         if is_current {

@@ -55,7 +55,7 @@ pub(crate) fn is_secrets(resource: &ApiResource) -> bool {
     resource.gvr.group.is_empty() && resource.gvr.resource == "secrets"
 }
 
-/// A rule that makes objects visible: those of some resources, in some namespaces of some clusters.
+/// A rule that makes the objects of some resources visible, in some namespaces of some clusters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     clusters: ClusterSelector,

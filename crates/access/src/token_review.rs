@@ -99,8 +99,8 @@ struct State {
     flights: Flights<Key, Answer>,
 }
 
-/// Cached answers of one kind, acceptances or rejections. At most `MAX_ANSWERS` are kept; those that expire first are
-/// dropped.
+/// Cached answers of one kind, acceptances or rejections. If there are more than `MAX_ANSWERS`, the answers that expire
+/// first are dropped.
 #[derive(Default)]
 struct Kept {
     answers: HashMap<Key, (Instant, Answer)>,
