@@ -1,7 +1,8 @@
-//! Compression dictionaries for objects of common kinds, so that a first list needs no training.
+//! Compression dictionaries for objects of common kinds, so that a hub need not train dictionaries on its first lists.
 //!
 //! The dictionaries are trained on generated objects (`tests/generator`) with the members and usual values of real
-//! ones. `make dictionaries` writes the files. Secrets and ConfigMaps have none, since their contents differ too much.
+//! objects. `make dictionaries` writes the files. There are no dictionaries for Secrets and ConfigMaps, since their
+//! contents differ too much.
 
 use std::sync::{Arc, OnceLock};
 
