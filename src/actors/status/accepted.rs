@@ -1,5 +1,5 @@
-//! Progress of a subscriber for the information of standby processes: the resourceVersions up to which it has accepted
-//! every change.
+//! Progress of a subscriber: the resourceVersions up to which it has accepted every change. This progress is published
+//! for standby processes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use informer_hub_sink::{SourceVersions, resource_key};
 
 /// Resource versions up to which one subscriber has accepted every change, by informer.
 ///
-/// For each informer, the acknowledgement of one batch is awaited at a time: the newest batch in the cache when the
-/// wait begins. Together with the batch, the resourceVersion is remembered up to which the cache then has every change.
-/// Once the subscriber has acknowledged the batch, this resourceVersion is accepted, and the next wait begins.
+/// For each informer, one batch at a time is chosen: the newest batch in the cache. Together with it, the
+/// resourceVersion is stored for which the cache has every change at that time. Once the subscriber has acknowledged
+/// the batch, this resourceVersion counts as accepted, and the next batch is chosen.
 #[derive(Debug, Default)]
 pub struct AcceptedVersions {
     /// Acknowledgement progress of each informer's inbox (pending notifications), by the memory address of the inbox.
@@ -54,8 +54,8 @@ impl AcceptedVersions {
     /// several informers, this is the lowest of their versions. A resource with an informer whose progress is unknown
     /// is left out.
     ///
-    /// The progress of an informer is unknown at the first call, which only begins the wait for its newest batch. A
-    /// later call returns the version once that batch is acknowledged.
+    /// The progress of an informer is unknown at the first call, which only chooses the batch to wait for. A later call
+    /// returns the version once that batch is acknowledged.
     pub fn update(&mut self, env: &Env, subscriptions: &[Arc<Subscription>]) -> SourceVersions {
         let snapshots: HashMap<_, _> = env.caches.snapshots_of_all().into_iter().collect();
         let mut seen = HashMap::new();

@@ -40,13 +40,13 @@ pub struct InformerSeen<'a>(&'a InformerView);
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ListenerSeen<'a> {
-    /// Waiting notifications.
+    /// Number of waiting notifications.
     pub pending: u64,
-    /// Delivered notifications.
+    /// Number of delivered notifications.
     pub delivered: u64,
-    /// Notifications merged because the subscriber was slow.
+    /// Number of notifications merged because the subscriber was slow.
     pub merged: u64,
-    /// Notifications that are lost, because the subscriber could not process them.
+    /// Number of notifications lost because the subscriber could not process them.
     pub lost: u64,
     /// Time from the hub's reading of a change to the subscriber's acknowledgement, for all informers of the subscriber
     /// together.

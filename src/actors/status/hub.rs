@@ -58,7 +58,7 @@ pub struct ClusterStatus {
     /// Scheme, host and port of the apiserver; absent before its first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Version of the apiserver at its first answer; absent before, and if it is not reported.
+    /// Version that the apiserver reported in its first answer; absent before that answer, and if it reported none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// State of the connection to the cluster.
@@ -88,7 +88,7 @@ pub struct ClusterStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DiscoveryStatus {
-    /// How the hub detects that the cluster offers other resources.
+    /// How the hub detects that the cluster adds or removes resources.
     pub state: DiscoveryState,
     /// Number of watchable resources that the cluster offers; absent before its first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ pub struct DiscoveryStatus {
     pub last_error: Option<String>,
 }
 
-/// How the hub detects that a cluster offers other resources.
+/// How the hub detects that a cluster adds or removes resources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -179,7 +179,7 @@ pub struct InformerStatus {
     pub synced: bool,
     /// Whether the objects are current, outdated or possibly incomplete.
     pub freshness: Freshness,
-    /// Objects in the cache.
+    /// Number of objects in the cache.
     pub objects: u64,
     /// Bytes of the objects in memory ([`object_memory`]).
     pub bytes: u64,
@@ -189,25 +189,25 @@ pub struct InformerStatus {
     /// Seconds since the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_event_age_seconds: Option<f64>,
-    /// Accepted watch events and list items.
+    /// Number of accepted watch events and list items.
     pub events: u64,
-    /// Lists begun.
+    /// Number of lists begun.
     pub lists: u64,
-    /// Objects received so far by the list in progress.
+    /// Number of objects that the list in progress has received so far.
     pub list_items: u64,
-    /// Expected items of the list in progress, if the apiserver reports them.
+    /// Number of objects that the list in progress will have; absent if the apiserver does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_expected: Option<u64>,
-    /// Watches opened.
+    /// Number of watches opened.
     pub watches: u64,
     /// Encoding of lists and watches; absent before the first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingInUse>,
-    /// Objects skipped because they are malformed, nameless or too large, including skipped lines of a watch.
+    /// Number of objects skipped because they are malformed, nameless or too large. Skipped lines of a watch count too.
     pub skipped: u64,
-    /// Restarts of the informer's actors.
+    /// Number of restarts of the informer's actors.
     pub restarts: u64,
-    /// Changes in the informer's queue that the store does not have yet.
+    /// Number of changes in the informer's queue, which are not in the store yet.
     pub queued: u64,
     /// Memory use, and which parts of the objects are kept under the memory limit (memory step); absent if there was
     /// never a limit.
@@ -228,15 +228,15 @@ pub struct InformerStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ListenerStatus {
-    /// Name of the subscription: a sink's, or one given by the caller.
+    /// Name of the subscription: the name of a sink, or the name that the subscribing program chose.
     pub name: String,
-    /// Waiting notifications.
+    /// Number of waiting notifications.
     pub pending: u64,
-    /// Delivered notifications.
+    /// Number of delivered notifications.
     pub delivered: u64,
-    /// Notifications merged because the subscriber was slow.
+    /// Number of notifications merged because the subscriber was slow.
     pub merged: u64,
-    /// Notifications that are lost, because the subscriber could not process them.
+    /// Number of notifications lost because the subscriber could not process them.
     pub lost: u64,
 }
 
@@ -315,7 +315,8 @@ impl InformerView {
         !matches!(self.health.phase(), Phase::Absent | Phase::Paused | Phase::Stopped)
     }
 
-    /// Returns whether the informer has synced, or is in a state that waiting does not change.
+    /// Returns whether the informer has synced, or is in a state that waiting does not change, such as absent or
+    /// forbidden.
     pub(in crate::actors) fn is_settled(&self) -> bool {
         let hopeless = matches!(
             self.health.phase(),

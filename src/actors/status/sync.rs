@@ -35,8 +35,8 @@ pub struct NotSynced {
     /// Duration of the wait: the timeout, or less if the hub ended before it.
     pub waited: Duration,
     /// Lines that say what is missing. Each informer without a complete first list has a line with its cluster,
-    /// resource, state and last error. So has each cluster whose error prevents its informers. A last line says whether
-    /// the hub is starting, shutting down or has ended.
+    /// resource, state and last error. A cluster that has no informers because of an error has a line too. A last line
+    /// says whether the hub is starting, shutting down or has ended.
     pub waiting: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ impl SyncView {
         views.get(cluster).map(|(labels, view)| informers_of(of, cluster, labels, view)).unwrap_or_default()
     }
 
-    /// Returns the health of the selected informer in one cluster.
+    /// Returns the health of the first selected informer in one cluster; `None` if there is none.
     pub(crate) fn health_in(&self, cluster: &ClusterName, of: &SyncScope) -> Option<Arc<InformerHealth>> {
         let views = self.views.read();
         let (labels, view) = views.get(cluster)?;
@@ -138,7 +138,7 @@ impl SyncView {
         self.changed.clone()
     }
 
-    /// Returns a line for each informer that has not synced.
+    /// Returns the lines of [`NotSynced::waiting`]; empty if nothing is missing.
     fn waiting(&self, of: &SyncScope) -> Vec<String> {
         // Read before the views: if no request is in flight now, the views show all earlier requests.
         let is_starting = self.is_starting();
@@ -213,7 +213,7 @@ fn informers_of(of: &SyncScope, cluster: &ClusterName, labels: &ClusterLabels, v
 }
 
 /// Returns the sync state of an informer. `is_reached` is whether its cluster is reachable. `error` is the error of the
-/// connection to the cluster, which an informer without an own error shows until it has synced.
+/// connection to the cluster. The state has this error if the informer has no error of its own and has not synced.
 fn informer_sync(
     cluster: &ClusterName,
     informer: &InformerView,
