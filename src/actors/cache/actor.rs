@@ -51,15 +51,16 @@ pub struct CacheActor {
     query_runner: QueryRunner,
     /// Snapshots retained for continue tokens.
     pinned: Arc<Mutex<PinnedSnapshots>>,
-    /// Timer that expires retained snapshots and recorded changes; set while there may be any.
+    /// Timer that expires retained snapshots and recorded changes; `None` once there are no such snapshots and changes
+    /// left.
     expiry_timer: Option<SpawnHandle>,
-    /// Set while a compression round runs, or a slice of the sweep (recompression of poorly packed chunks). A processor
-    /// that must wait for this work has a [`Pressure`](crate::actors::runtime::pressure::Pressure) of this field. When
-    /// the work ends, the field is cleared, which ends the wait.
+    /// Set while compression work runs: a compression round, or a slice of the sweep (recompression of poorly packed
+    /// chunks). A processor that must wait for the work gets a [`Pressure`](crate::actors::runtime::pressure::Pressure)
+    /// from this source. Dropping the source at the end of the work ends the wait.
     packing: Option<PressureSource>,
     /// Whether the sweep, which recompresses poorly packed chunks, works on a slice or pauses after one.
     sweeping: bool,
-    /// Timer that compresses the remaining objects once the resource is idle.
+    /// Timer that compresses all objects that are not compressed yet, once the resource is idle.
     idle_timer: Option<SpawnHandle>,
     /// Callers waiting for index builds.
     waiting: index_builds::BuildWaiters,

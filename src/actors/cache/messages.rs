@@ -100,7 +100,7 @@ pub struct Apply {
 pub struct AppliedBatch {
     /// Changes to deliver to listeners.
     pub outbox: Outbox,
-    /// Objects in the partition after the batch.
+    /// Number of objects in the partition after the batch.
     pub objects: u64,
     /// Set if compression lags: the writer must wait with this handle before it sends the next batch.
     pub pressure: Option<Pressure>,
@@ -111,7 +111,8 @@ pub struct AppliedBatch {
 #[rtype(result = "()")]
 pub struct Maintain;
 
-/// Marks a cluster as expected to have the resource although it could not be queried yet, or removes the mark.
+/// Marks a cluster as expected to have the cache's resource, although the cluster could not be queried yet. Answers
+/// then report the cluster as missing. Also removes the mark.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Expect {

@@ -54,7 +54,7 @@ pub(in crate::actors) struct WriteHalf {
 /// Result of writing a batch.
 pub(in crate::actors) struct WrittenBatch {
     pub(in crate::actors) outbox: Outbox,
-    /// Objects in the partition after the batch.
+    /// Number of objects in the partition after the batch.
     pub(in crate::actors) objects: u64,
     /// Whether to send [`Maintain`](super::messages::Maintain) to the cache actor, which compresses objects or starts
     /// the idle timer.

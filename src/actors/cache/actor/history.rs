@@ -56,8 +56,8 @@ impl CacheDirectory {
     /// Returns a future that completes at shutdown, when no informer writes any more but before the last checkpoint is
     /// written.
     ///
-    /// Returns `None` without a state directory. A stopping hub then removes its objects informer by informer, so the
-    /// caller must end the clients' watches before any informer stops.
+    /// Returns `None` if the hub has no state directory. When such a hub stops, it removes its objects informer by
+    /// informer, so the caller must end the clients' watches before any informer stops.
     #[must_use]
     pub fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.checkpoints.settled()
