@@ -1,4 +1,4 @@
-//! Listers: reads of a cache in the terms of client-go's generated listers.
+//! Listers: read access to a cache, with methods like those of client-go's generated listers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl<K> Lister<K> {
         Self::over(self.reader.cluster(cluster))
     }
 
-    /// Restricts the lister to one namespace. The empty one means all, as everywhere in Kubernetes.
+    /// Restricts the lister to one namespace. An empty text means all namespaces, as everywhere in Kubernetes.
     #[must_use]
     pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
         NamespaceLister { reader: self.reader.clone(), namespace: namespace.to_owned() }
@@ -67,7 +67,7 @@ impl<K> Lister<K> {
         list(&self.reader, Query::list(), labels)
     }
 
-    /// Returns one object. The namespace is empty for a cluster-scoped one.
+    /// Returns one object. For a cluster-scoped object, `namespace` is empty.
     ///
     /// # Errors
     /// [`NotFound`] if the cache does not have it.

@@ -75,8 +75,8 @@ pub struct SavedPartition {
 }
 
 impl Restored {
-    /// Returns whether the partition's objects are the restored ones, unmodified. Also true if the restored objects are
-    /// no longer kept, because no reader needs them any more.
+    /// Returns whether the partition's objects are the restored objects, unmodified. Also true if the reference to the
+    /// restored objects was dropped, because no reader needs it any more.
     #[must_use]
     pub fn is_unchanged(&self, partition: &Partition) -> bool {
         self.has_objects(&partition.objects)
@@ -156,8 +156,8 @@ impl Store {
         Some(id)
     }
 
-    /// Reopens a partition that was closed when its cluster was removed. An informer continues it like one restored
-    /// from disk. The cost is that of indexing its objects.
+    /// Reopens a partition that was closed when its cluster was removed. An informer can continue it, like a partition
+    /// that was restored from disk. All objects of the partition are indexed again, which takes most of the time.
     pub fn reopen(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let id = self.adopt(partition, origin);
         self.write(id, |_, partition| {
@@ -175,8 +175,8 @@ impl Store {
     /// Adds an object that was delivered to a reader (sink or durable subscription) after the partition was saved.
     /// Returns whether it was added.
     ///
-    /// The object is ignored if the stored one is not older. A state without a body is also ignored if the stored one
-    /// has the same UID. The resume version of the partition does not change.
+    /// The object is ignored if the stored object is as new or newer. A state without a body is also ignored if the
+    /// stored object has the same UID. The resume version of the partition does not change.
     pub fn add_delivered(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {
@@ -199,8 +199,8 @@ impl Store {
     /// Records the hash of the decoding settings of the informer that opens a partition. Returns the resource version
     /// from which the informer's watch can resume.
     ///
-    /// The version is returned only if the partition was restored, is opened for the first time, has the same settings,
-    /// and has the bodies of all objects. With `None`, the informer must list.
+    /// Returns `None` if the partition was not restored, was already opened since then, has other settings, or lacks
+    /// the body of an object. The informer must then list.
     pub fn go_on(&mut self, id: PartitionId, settings: u64) -> Option<ResourceVersion> {
         let partition = self.partition(id)?;
         let is_same = settings != 0 && partition.settings == settings;

@@ -1,8 +1,10 @@
 //! Persistent B+ tree: clones share all nodes that are not written afterwards.
 //!
-//! The leaf type decides how entries are stored. It also decides how an inner node finds the child for a key: bounds
-//! separate the children, and are kept in a form that is fast to search (routes). A lookup therefore waits for memory
-//! once or twice per node, not once per comparison. Inserting entries in order, as a list does, leaves the leaves full.
+//! The leaf type decides how entries are stored, and how an inner node finds the child for a key. Bounds separate the
+//! children of a node. The node also has them in a form that is fast to search (routes). A lookup therefore waits for
+//! memory once or twice per node, not once per comparison.
+//!
+//! If entries are inserted in order of their keys, the leaves become full, not half full.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -14,8 +16,8 @@ mod runs;
 
 use runs::Runs;
 
-/// Maximum number of children of an inner node. A leaf has at most about half as many entries. Wider inner nodes make
-/// the tree one level lower.
+/// Maximum number of children of an inner node. A leaf has at most about half as many entries. If inner nodes were as
+/// narrow as leaves, the tree would have one more level.
 pub(super) const WIDTH: usize = 32;
 /// Maximum size (entries or children) of a node that is merged with a neighbour, if both fit into one node.
 const MERGE_MAX: usize = 6;
@@ -36,14 +38,14 @@ pub(super) fn take<T: Default>(slots: &mut [T], len: usize, at: usize) -> T {
     std::mem::take(&mut slots[len - 1])
 }
 
-/// Moves the elements from a position on into a new array.
+/// Moves the elements at position `at` and later into a new array, and returns it.
 pub(super) fn split<T: Default, const N: usize>(slots: &mut [T; N], at: usize) -> [T; N] {
     let mut next = std::array::from_fn(|_| T::default());
     next[..N - at].swap_with_slice(&mut slots[at..]);
     next
 }
 
-/// Appends the elements of the next array to the first `len` elements.
+/// Copies the first `next_len` elements of `next` into `slots`, after the first `len` elements.
 pub(super) fn join<T: Clone>(slots: &mut [T], len: usize, next: &[T], next_len: usize) {
     slots[len..len + next_len].clone_from_slice(&next[..next_len]);
 }
@@ -84,10 +86,10 @@ pub(super) trait Leaf: Clone {
     fn split_off(&mut self, at: usize) -> Self;
     /// Appends all entries of the next leaf.
     fn append(&mut self, next: &Self);
-    /// Returns whether this leaf and the next one fit into one, with room to spare.
+    /// Returns whether the entries of this leaf and the next leaf fit into one leaf, with room to spare.
     fn has_room_for(&self, next: &Self) -> bool;
-    /// Returns the bound (lower limit of the keys) that separates this leaf from the one before it: that of its first
-    /// entry.
+    /// Returns the bound that separates this leaf from the previous leaf: a lower limit of this leaf's keys, made from
+    /// its first entry.
     fn bound(&self) -> Self::Bound;
     /// Converts bounds to the form that [`Self::route`] searches.
     fn routes(bounds: &[Self::Bound]) -> Self::Routes;
@@ -165,7 +167,8 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Removes the entry with a key, and returns what the caller needs of it; `None` if there is no such entry.
+    /// Removes the entry with a key. Returns the parts of the removed entry that the caller needs; `None` if there is
+    /// no such entry.
     fn remove(&mut self, probe: L::Probe<'_>) -> Option<L::Old> {
         match self {
             Self::Leaf(leaf) => leaf.find(probe).map(|at| Arc::make_mut(leaf).remove(at)),
@@ -189,7 +192,7 @@ impl<L: Leaf> Node<L> {
         }
     }
 
-    /// Appends the next sibling; `bound` separates the two.
+    /// Appends the content of the next sibling `next`. `bound` separates this node from the sibling.
     fn append(&mut self, bound: L::Bound, next: &Self) {
         match (self, next) {
             (Self::Leaf(leaf), Self::Leaf(next)) => Arc::make_mut(leaf).append(next),
@@ -317,8 +320,8 @@ impl<L: Leaf> Inner<L> {
         (child, bound)
     }
 
-    /// Drops the child at a position if it is empty. Joins it with a neighbour if it is small and both fit into one
-    /// node.
+    /// Drops the child at a position if it is empty. If the child is small, joins it with a neighbour, if their
+    /// contents fit into one node.
     fn settle(&mut self, at: usize) {
         let width = self.child(at).map_or(0, Node::width);
         if width == 0 {
@@ -392,7 +395,8 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// Inserts an entry, replacing that of the same key. Returns the replaced one.
+    /// Inserts an entry, or replaces the entry with the same key. Returns the parts of a replaced entry that the caller
+    /// needs; `None` if the key is new.
     pub(super) fn insert(&mut self, item: L::Item) -> Option<L::Old> {
         let Some(root) = &mut self.root else {
             self.root = Some(Node::Leaf(Arc::new(L::of(item))));

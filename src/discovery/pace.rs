@@ -78,8 +78,8 @@ impl Pace {
         self.request_soon(now);
     }
 
-    /// Schedules one request soon, because changes may have been missed: the watch has just begun, or the cluster was
-    /// unreachable.
+    /// Schedules one request soon, because changes of the cluster's API may have been missed: the watch of CRDs and API
+    /// services has just begun, or the cluster was unreachable.
     pub fn request_soon(&mut self, now: Instant) {
         let soon = now + DELAYS[0];
         let allowed = self.last_request.map_or(soon, |last_request| soon.max(last_request + MIN_INTERVAL));

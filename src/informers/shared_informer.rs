@@ -372,7 +372,8 @@ impl<K: 'static> SharedInformer<K> {
         Ok(self.inner.run_to_end(ending).await??)
     }
 
-    /// Removes a handler from the list and prevents later calls; `None` if it is not registered here.
+    /// Removes a handler from the list and prevents later calls of it. Returns the ID of its subscription, and the
+    /// guard of its calls; `None` if the handler is not registered with this informer.
     fn forget(&self, registration: &HandlerRegistration) -> Option<(SubscriptionId, Arc<Calls>)> {
         let mut state = self.inner.state.lock();
         let at = state.handlers.iter().position(|(_, calls)| registration.is_of(calls))?;

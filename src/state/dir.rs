@@ -45,8 +45,11 @@ impl StateDir {
     /// Locks a state directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If another process holds the lock, a newer version of the hub wrote the directory, the directory is not a state
-    /// directory, or the disk fails. Then nothing but the lock file has been changed.
+    /// - Another process holds the lock.
+    /// - A newer version of the hub wrote the directory, or it is not a state directory.
+    /// - The disk fails.
+    ///
+    /// In the first two cases, no file but the lock file has been changed.
     pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, StateError> {
         disk::make_dir(&*disk, root, 1).map_err(in_the_way).map_err(failed(root, "create"))?;
         let lock = Arc::new(DirLock::new(acquire(&*disk, root)?));
@@ -63,8 +66,11 @@ impl StateDir {
     /// nothing but the lock file.
     ///
     /// # Errors
-    /// If the directory is missing or empty, a newer version of the hub wrote it, it is not a state directory, or the
-    /// disk fails. A directory that another process uses is no error.
+    /// - The directory is missing or empty, or it is not a state directory.
+    /// - A newer version of the hub wrote the directory.
+    /// - The disk fails.
+    ///
+    /// If another process uses the directory, this is no error.
     pub fn look(disk: Arc<dyn Disk>, root: &Path) -> Result<(Self, Access), StateError> {
         if let Format::Empty = format(&*disk, root)? {
             return Err(StateError::Missing { root: root.to_owned() });
@@ -93,8 +99,8 @@ impl StateDir {
         self.lock.is_some()
     }
 
-    /// Returns access to the disk of the directory. If this process holds the lock, the lock is verified before
-    /// directories are created.
+    /// Returns access to the disk of the directory. If this process holds the lock, each call that creates a directory
+    /// first verifies that the lock is still held.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
@@ -167,7 +173,7 @@ impl StateDir {
     /// Removes all files of a reader (sink or durable subscriber).
     ///
     /// # Errors
-    /// If there is no such reader, this process does not hold the lock, or the disk fails.
+    /// There is no such reader, or this process does not hold the lock, or the disk fails.
     pub fn remove_reader(&self, name: &str) -> Result<(), StateError> {
         if !self.is_locked() {
             return Err(StateError::Locked { root: self.root.clone(), pid: pid(&*self.disk, &self.root) });
