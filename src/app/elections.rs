@@ -1,4 +1,5 @@
-//! Leader elections of a process. With `[ha]`, one election decides for all sinks. In a fleet, each sink has its own.
+//! Leader elections of a process. With `[ha]`, one election decides for all sinks. In a fleet, each sink has an
+//! election of its own.
 //!
 //! In a fleet, the deliverers share the sinks. The holder of a sink's lease delivers the sink's events, and publishes
 //! its progress in the lease.
@@ -72,7 +73,8 @@ struct Shares {
 pub(super) struct Group {
     pub(super) shared: Arc<SharedElection>,
     pub(super) leads: bool,
-    /// Published progress of the sinks: that of this process if it leads, else the progress last read from the lease.
+    /// Published progress of the sinks. If this process leads, the progress that it published itself, else the progress
+    /// last read from the lease.
     pub(super) delivered: Delivered,
     pub(super) sinks: BTreeSet<String>,
 }
@@ -251,7 +253,7 @@ impl ElectionSet {
     }
 
     /// In a fleet, waits until the leases of all sinks have been read, and returns the published progress of the sinks.
-    /// With `[ha]`, returns no progress at once.
+    /// With `[ha]`, returns immediately, without any progress.
     #[cfg(feature = "fleet")]
     pub(super) async fn first_delivered(&self) -> Delivered {
         let mut delivered = Delivered::default();
@@ -266,8 +268,8 @@ impl ElectionSet {
         delivered
     }
 
-    /// In a fleet, lets this process take a free lease if the lease's sinks have caught up here with the published
-    /// progress (`is_in_step`).
+    /// In a fleet, lets this process compete for the leases of the groups that `is_in_step` accepts: groups whose
+    /// sinks, in this process, have caught up with the published progress.
     pub(super) fn contend(&self, groups: &[Group], is_in_step: impl Fn(&Group) -> bool) {
         let Some(shares) = self.open_shares() else { return };
         for group in groups.iter().filter(|group| group.shared.observes() && is_in_step(group)) {
@@ -277,8 +279,9 @@ impl ElectionSet {
         shares.deliverers.set_sinks(contended.flat_map(|group| group.sinks.iter().cloned()).collect());
     }
 
-    /// In a fleet, sets how long this process leaves free leases to other processes. May also begin to hand over one
-    /// lease: this process must hold the most leases, and the receiving process at least two fewer.
+    /// In a fleet, sets how long this process leaves a free lease to other processes before it takes the lease. May
+    /// also begin to hand over one lease. For that, this process must hold the most leases, and the receiving process
+    /// at least two fewer.
     pub(super) fn balance(&self) {
         let Some(shares) = self.open_shares() else { return };
         let now = clock::since_boot();

@@ -165,9 +165,11 @@ impl Record {
         });
     }
 
-    /// Returns the object reference for the audit event: the one in the path, if there is one. Otherwise it names the
-    /// resource that the handler has read, and the object if only one was read. `None` if the handler has read several
-    /// resources or none.
+    /// Returns the object reference for the audit event. If the request's path names an object or resource, returns a
+    /// reference to it.
+    ///
+    /// Otherwise returns a reference to the resource that the handler has read, with the object if only one was read.
+    /// `None` if the handler has read several resources or none.
     fn object(&self, read: &Read) -> Option<ObjectRef> {
         let [gvr] = &read.resources[..] else { return self.target.object.clone() };
         let of_path = self.target.object.clone();

@@ -1,4 +1,4 @@
-//! Paths in an object that an update changed, as JSON members.
+//! JSON members that show which paths of an object an update has changed.
 
 use serde_json::{Value, json};
 
