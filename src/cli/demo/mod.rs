@@ -1,9 +1,9 @@
 //! `informer-hub demo`: runs the hub between simulated clusters and a receiver that verifies all events.
 //!
-//! It is the same hub that `informer-hub run` starts. It speaks HTTP on loopback with clusters and receiver. While the
+//! The hub is the same as that of `informer-hub run`. It speaks HTTP on loopback with clusters and receiver. While the
 //! clusters change, watches expire, clusters go down, and the receiver refuses some deliveries. Then all faults end,
-//! and cache and receiver must hold exactly the objects of the clusters. With `--serve`, clients can read them
-//! afterwards.
+//! and cache and receiver must hold exactly the objects of the clusters. With `--serve`, the hub keeps running
+//! afterwards, and clients can read the objects from it.
 
 mod fleet;
 mod receiver;

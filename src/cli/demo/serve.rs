@@ -39,7 +39,7 @@ pub(super) fn kubeconfig(address: SocketAddr, clusters: &[ClusterName]) -> anyho
     TempFile::create(".kubeconfig", &yaml(&kubeconfig::document(&access, &contexts, "", false)?)?)
 }
 
-/// Returns the commands to try, with lines of at most 80 columns for addresses of this machine.
+/// Returns a text for the user: the address of the hub, and commands to try. Its lines have at most 80 columns.
 pub(super) fn invitation(address: SocketAddr, kubeconfig: &TempFile, first: &ClusterName) -> String {
     let path = kubeconfig.path().display();
     format!(

@@ -224,7 +224,7 @@ fn relists(status: Option<&ClusterStatus>) -> u64 {
     status.iter().flat_map(|status| &status.informers).map(|informer| informer.lists.saturating_sub(1)).sum()
 }
 
-/// Returns the freshness of the copy of a cluster: that of its worst informer.
+/// Returns the freshness of the hub's copy of a cluster, as text: the freshness of the cluster's worst informer.
 fn state(status: Option<&ClusterStatus>) -> String {
     let informers = status.map_or(&[][..], |status| &status.informers);
     if informers.is_empty() || informers.iter().any(|informer| informer.freshness == Freshness::Missing) {

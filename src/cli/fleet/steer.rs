@@ -34,7 +34,8 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Observes collectors and deliverers until it is known which of them are alive.
+    /// Returns the collectors, clusters, deliverers and sinks of the fleet. Takes some seconds: observes collectors and
+    /// deliverers until it is known which of them are alive.
     pub(super) async fn report(&self) -> anyhow::Result<FleetReport> {
         let (entries, live) = self.watch(renewal).await?;
         let overview = FleetOverview::new(&entries, &self.roster.owners().await?, &live);
@@ -53,16 +54,18 @@ impl Fleet {
         sinks.into_iter().zip(holders).collect()
     }
 
-    /// Observes the collectors until it is known which of them are alive.
+    /// Returns the collectors and clusters of the fleet. Takes some seconds: observes the collectors until it is known
+    /// which of them are alive.
     pub(super) async fn observe(&self) -> anyhow::Result<FleetOverview> {
         let (entries, live) =
             self.watch(|item| renewal(item).filter(|_| matches!(item, RosterItem::Member(_)))).await?;
         Ok(FleetOverview::new(&entries, &self.roster.owners().await?, &live))
     }
 
-    /// Reads the roster (the fleet's list of processes) until each entry has been renewed, or until the time has passed
-    /// that `renewal` returns for the entry. Returns the last entries, and the keys of the renewed ones. Entries for
-    /// which `renewal` returns `None` are not waited for.
+    /// Reads the roster (the fleet's list of processes) again and again, to see which entries are renewed. Waits for
+    /// each entry at most for the time that `renewal` returns; for `None`, does not wait for it.
+    ///
+    /// Returns the entries as last read, and the keys of the renewed entries.
     async fn watch(
         &self,
         renewal: impl Fn(&RosterItem) -> Option<Duration>,
@@ -114,9 +117,10 @@ impl Fleet {
         }
     }
 
-    /// Waits at most `limit` until a cluster has an owner, and returns the state of the fleet at that time. The owner
-    /// shows which collectors can take over the cluster: those whose configuration files have the same clusters as the
-    /// owner's.
+    /// Waits at most `limit` until a cluster has an owner, and returns the state of the fleet at that time.
+    ///
+    /// The caller needs the owner to know which collectors can take over the cluster: only collectors that are
+    /// configured with the same clusters as the owner.
     async fn claimed(&self, cluster: &str, limit: Duration) -> anyhow::Result<FleetOverview> {
         let limited = HumanDuration(limit);
         note!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));
