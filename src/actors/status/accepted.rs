@@ -12,9 +12,9 @@ use informer_hub_sink::{SourceVersions, resource_key};
 
 /// Resource versions up to which one subscriber has accepted every change, by informer.
 ///
-/// For each informer, one batch at a time is chosen: the newest batch in the cache. Together with it, the
-/// resourceVersion is stored for which the cache has every change at that time. Once the subscriber has acknowledged
-/// the batch, this resourceVersion counts as accepted, and the next batch is chosen.
+/// For each informer, one batch at a time is chosen: the newest batch in the cache. A resourceVersion is stored with
+/// the batch: at that time, the cache has every change up to this resourceVersion. Once the subscriber has acknowledged
+/// the batch, the resourceVersion counts as accepted, and the next batch is chosen.
 #[derive(Debug, Default)]
 pub struct AcceptedVersions {
     /// Acknowledgement progress of each informer's inbox (pending notifications), by the memory address of the inbox.
