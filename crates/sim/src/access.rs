@@ -1,5 +1,6 @@
-//! Review endpoints. `SelfSubjectAccessReview` and `SelfSubjectReview` return the permissions and the user name of the
-//! client. `SubjectAccessReview` and `TokenReview` return those of other users, which a test sets.
+//! Endpoints for access and token reviews. `SelfSubjectAccessReview` and `SelfSubjectReview` are about the client
+//! itself: its permissions and its user name. `SubjectAccessReview` and `TokenReview` are about users and tokens that a
+//! test defines.
 
 use std::error::Error;
 use std::io;
@@ -24,15 +25,15 @@ const TOKEN_PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Largest accepted review, in bytes.
+/// Maximum size of the review that a client sends, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
 pub(super) fn is_review<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && matches!(request.uri().path(), PATH | SELF_PATH | ACCESS_PATH | TOKEN_PATH)
 }
 
-/// Answers a review. The client may do everything except lists and watches of forbidden resources, and has the
-/// configured user name. Other users have only the permissions that the test has set.
+/// Answers a request to any of the four review endpoints. The client itself may access every resource that the test
+/// has not forbidden. Other users have only the permissions that the test has set.
 pub(super) async fn review<B>(shared: &Shared, request: Request<B>) -> io::Result<SimResponse>
 where
     B: Body<Error: Into<BoxError>>,

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 
-/// HTTP answer as it is sent. Its body is chunked, so the client does not know its length beforehand.
+/// HTTP answer that a test prescribes: status, headers and body. The body is chunked, so the client does not know its
+/// length beforehand.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RawAnswer {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
     pub(super) head: Bytes,
-    /// Text repeated after `head` until `length` bytes are sent.
+    /// Text that is sent repeatedly after `head`, until at least `length` bytes of it are sent.
     pub(super) filler: Bytes,
     pub(super) length: usize,
     /// Whether the connection stays open after the last byte.
@@ -29,8 +30,8 @@ impl RawAnswer {
         self
     }
 
-    /// Appends `text` to the body repeatedly until at least `bytes` are sent. The answer never holds them all in
-    /// memory.
+    /// Appends copies of `text` to the body, at least `bytes` bytes in total. The copies are generated while they are
+    /// sent, so a large body costs little memory.
     #[must_use]
     pub fn filled(mut self, text: &str, bytes: usize) -> Self {
         const PIECE: usize = 64 * 1024;

@@ -11,15 +11,15 @@ use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, MAGIC, ObjectWriter, T
 /// [`Self::Gzip`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadProtobuf {
-    /// The next frame of a watch, or the next item of a list, declares this wrong length. A watch then sends the
-    /// correct frame and ends; a list continues. A watch declares at most the maximum of 32 bits.
+    /// The next watch event or list item is sent with this wrong length; in a watch, at most `u32::MAX`. A watch then
+    /// sends the event again with the correct length and ends. A list continues.
     Length(u64),
-    /// In a list, the next item declares a length that also covers the item after it. A watch sends the next event in
-    /// two frames, of which the first declares a length that reaches into the second. Then the watch ends.
+    /// The declared length of the next watch event or list item is too long: it also covers bytes of the frame or item
+    /// that follows. In a watch, the event is then sent again correctly, and the watch ends.
     Swallow,
-    /// The next object, or the list, does not begin with `k8s\0`.
+    /// The next object of a watch, or the list as a whole, does not begin with `k8s\0`.
     Magic,
-    /// The next event, or the list, is JSON.
+    /// The next watch event, or the list as a whole, is sent as JSON.
     Json,
     /// The body is protobuf, but the content type is that of JSON.
     LabelledJson,
@@ -66,7 +66,8 @@ impl BadProtobuf {
     }
 }
 
-/// Returns the bytes before and after the items of a list. `length` is the total size of the items in bytes.
+/// Returns the bytes before and after the items of a list, corrupted by `fault`. `length` is the total size of the
+/// items in bytes.
 pub(super) fn list(
     fault: Option<BadProtobuf>,
     writer: &mut ObjectWriter,
@@ -88,7 +89,7 @@ pub(super) fn list(
     Ok((head, Bytes::from_static(END_OF_ENVELOPE)))
 }
 
-/// Returns the content of the item that a fault adds to a list; `None` if it adds none.
+/// Returns the encoded object that a fault adds to a list as an item; `None` if the fault adds no item.
 pub(super) fn additional_item(fault: BadProtobuf, writer: &mut ObjectWriter) -> Option<Vec<u8>> {
     match fault {
         BadProtobuf::UnknownField => Some(with_unknown_field(ghost(writer, "later"))),

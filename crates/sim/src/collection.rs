@@ -24,7 +24,8 @@ pub struct ResourceDef {
     pub singular: String,
     /// Short names, as discovery shows them.
     pub short_names: Vec<String>,
-    /// Whether it is a custom resource. List items of custom resources carry `kind` and `apiVersion`; others do not.
+    /// Whether the resource is a custom resource. List items of custom resources carry `kind` and `apiVersion`; items
+    /// of built-in types do not.
     pub custom: bool,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct Collection {
     /// resource.
     created_at: u64,
     objects: Objects,
-    /// Oldest first; at most `capacity` events.
+    /// Latest events, oldest first; at most `capacity`.
     history: VecDeque<Arc<Event>>,
     capacity: usize,
     /// Sequence number of the first event in `history`. The first event of the collection had the number 0.
@@ -176,8 +177,8 @@ impl Collection {
         }
     }
 
-    /// Returns the state at `version`: the current one if nothing has changed since, else a kept snapshot. `now` is the
-    /// cluster's current version.
+    /// Returns the objects as of `version`: the current ones if nothing has changed since, else those of a kept
+    /// snapshot. `None` if there is no such snapshot. `now` is the cluster's current version.
     pub(super) fn at(&self, version: u64, now: u64) -> Option<Objects> {
         if version >= self.last.max(self.floor) && version <= now {
             return Some(self.objects.clone());

@@ -1,5 +1,5 @@
-//! Definitions of the custom resources: the versions in which they are served, and the objects and histories of removed
-//! resources.
+//! CustomResourceDefinitions: in which API versions each custom resource is stored and served. Also keeps the objects
+//! and histories of removed resources, for watches that are still open.
 //!
 //! Every custom resource has a `customresourcedefinition` object, as in a real cluster. The custom objects are stored
 //! in one API version, and can be served in others too. All versions share one history.
@@ -36,8 +36,8 @@ impl Definitions {
         }
     }
 
-    /// Returns the objects and history of a removed resource that was created at the version `created_at`. A resource
-    /// can be created and removed several times.
+    /// Returns the objects and history of a removed resource that was created at the version `created_at`; `None` if
+    /// they are no longer kept. The version is needed because a resource can be created and removed several times.
     pub(super) fn removed(&self, gvr: &Gvr, created_at: u64) -> Option<&Collection> {
         let stored = self.stored_as(gvr);
         self.removed.iter().find(|removed| removed.created_at() == created_at && removed.def().api.gvr == *stored)

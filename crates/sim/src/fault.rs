@@ -86,7 +86,7 @@ pub enum When {
     Any,
     /// Any page of a list.
     List,
-    /// A later page of a list.
+    /// A page of a list after the first, requested with a `continue` token.
     Continue,
     /// A watch, streaming or not.
     Watch,
@@ -94,7 +94,7 @@ pub enum When {
     Streaming,
     /// A list of one object, by which a client reads the current version. `List` does not cover such requests.
     Check,
-    /// Discovery and health.
+    /// A request for a discovery document, the version or a health endpoint.
     Discovery,
 }
 
@@ -123,8 +123,7 @@ impl When {
     }
 }
 
-/// Rule of a script: a fault, the requests that it strikes and how many of them, and how many events (items) of an
-/// answer precede it.
+/// Rule of a fault script: which requests get a fault, how many of them, and at which event (item) of the answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     when: When,
@@ -136,13 +135,14 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Creates a rule that strikes the next request covered by `when`, once, before its first event or item.
+    /// Creates a rule that strikes one request: the next one that `when` covers. The fault strikes before the first
+    /// event or item of the answer.
     #[must_use]
     pub fn new(when: When, fault: Fault) -> Self {
         Self { when, resource: None, fault, after: 0, skip: 0, times: 1 }
     }
 
-    /// Makes the rule strike after this many events (items) of the answer.
+    /// Makes the rule strike after this many events (of a watch) or items (of a list) of the answer.
     #[must_use]
     pub fn after(mut self, events: usize) -> Self {
         self.after = events;
@@ -171,7 +171,7 @@ impl Rule {
     }
 }
 
-/// Fault for one request, and after how many events (items) it strikes.
+/// Fault for one request, and the number of events (of a watch) or items (of a list) after which it strikes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct AssignedFault {
     pub(super) fault: Fault,
@@ -190,9 +190,9 @@ pub struct FaultScript {
 #[derive(Clone, Debug)]
 struct RandomFaults {
     rng: StdRng,
-    /// Whether random faults include those of HTTP/2 connections.
+    /// Whether random faults include faults of HTTP/2 connections.
     http2: bool,
-    /// Whether random faults include those in [`BadProtobuf`].
+    /// Whether random faults include the faults in [`BadProtobuf`].
     protobuf: bool,
     probability: f64,
     left: usize,
@@ -332,7 +332,7 @@ impl RandomFaults {
 pub struct FaultRecord {
     /// Method and URI of the request.
     pub request: String,
-    /// Events (items) of the answer sent before the fault.
+    /// Number of events (of a watch) or items (of a list) sent before the fault.
     pub sent: usize,
     /// The fault.
     pub fault: Fault,

@@ -13,7 +13,7 @@ pub struct Filter {
     fields: Vec<FieldRequirement>,
 }
 
-/// Selector that an apiserver rejects with 400. The client must fix it.
+/// Error for a selector that an apiserver rejects with 400. The client must fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unable to parse requirement: {0:?}")]
 pub struct InvalidFilter(

@@ -114,7 +114,7 @@ impl Query {
         )
     }
 
-    /// Returns the value; empty if the parameter is absent, as in Kubernetes' list options.
+    /// Returns the value of a parameter; empty if the parameter is absent, as in Kubernetes' list options.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
@@ -123,7 +123,7 @@ impl Query {
         matches!(self.get(name), "true" | "1")
     }
 
-    /// Returns a number; `None` if the parameter is absent.
+    /// Returns the value of a parameter as a number; `None` if the parameter is absent. Fails with 400 for other texts.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
         match self.get(name) {
             "" => Ok(None),

@@ -17,7 +17,8 @@ use informer_hub_types::Gvr;
 /// Largest accepted lease, in bytes; an apiserver accepts annotations of up to 256 KiB.
 const MAX_BODY: usize = 512 * 1024;
 
-/// Address of a lease request: a namespace and the name of a lease. Without a name, all leases of the namespace.
+/// Path of a lease request: a namespace, and the name of a lease. Without a name, the request is about all leases of
+/// the namespace.
 struct Place {
     namespace: String,
     name: Option<String>,

@@ -1,5 +1,5 @@
-//! Leases of `coordination.k8s.io/v1`, replaced by compare-and-set. The `World` of the simulated cluster does not
-//! contain them, because clients write them.
+//! Leases of `coordination.k8s.io/v1`, replaced by compare-and-set. They are stored outside the cluster's `World`,
+//! which clients cannot change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,8 +42,8 @@ impl Leases {
         Ok(self.store(namespace, &name, lease))
     }
 
-    /// Replaces a lease if the stored one has the resourceVersion of `lease`. If `lease` has none, replaces it in any
-    /// case.
+    /// Replaces a lease and returns it as stored. Fails with 404 if there is no such lease. If `lease` has a
+    /// resourceVersion other than that of the stored lease, fails with 409.
     pub(super) fn replace(&mut self, namespace: &str, name: &str, lease: Value) -> Result<Value, Status> {
         let Some(current) = self.get(namespace, name) else { return Err(not_found(name)) };
         let expected = &lease["metadata"]["resourceVersion"];

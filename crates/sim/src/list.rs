@@ -58,8 +58,8 @@ enum Requested {
 }
 
 impl ListSource {
-    /// Selects the objects that the request covers. If `fault` changes the list's length or all of the list, applies it
-    /// here and sets it to `None`.
+    /// Creates the body of the answer to a list request. Some faults change the length or the whole of a list. Such a
+    /// `fault` is applied here and set to `None`; other faults are left to the caller.
     pub(super) fn open(
         shared: &Shared,
         request: &ObjectsRequest,

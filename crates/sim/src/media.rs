@@ -26,8 +26,10 @@ pub(super) struct Accepted {
     pub(super) partial: bool,
 }
 
-/// Returns the supported encoding that an `Accept` header prefers; `None` if the server supports none. `has_message`
-/// returns whether objects have a protobuf form: as partial objects if its argument is true, else as whole ones.
+/// Returns the supported encoding that an `Accept` header prefers; `None` if it supports none of them.
+///
+/// `has_message` returns whether the objects can be encoded in protobuf. Its argument is true for
+/// `PartialObjectMetadata`, false for whole objects.
 pub(super) fn negotiate(accept: &str, has_message: impl Fn(bool) -> bool) -> Option<Accepted> {
     let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));

@@ -1,4 +1,5 @@
-//! Simulated object at one version, encoded once and shared by all answers, and the events of its history.
+//! Objects of a simulated cluster, each at one resourceVersion, and the watch events in which they change. An object is
+//! encoded once, and all answers share the bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub struct SimObject {
 }
 
 impl SimObject {
-    /// Encodes `body`. Its metadata must be complete; `kind` and `apiVersion` are set here.
+    /// Creates an object from `body` and encodes it as JSON. The metadata in `body` must be complete. `kind` and
+    /// `apiVersion` are set here.
     pub(super) fn encode(gvr: &Gvr, kind: &str, version: u64, mut body: Value) -> Self {
         if let Some(fields) = body.as_object_mut() {
             fields.remove("apiVersion");
@@ -72,7 +74,7 @@ impl SimObject {
         ResourceVersion::new(&self.version.to_string())
     }
 
-    /// Returns the value of one label.
+    /// Returns the value of one label; `None` if the object lacks the label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
@@ -115,7 +117,7 @@ impl SimObject {
         Bytes::from(partial.to_string())
     }
 
-    /// Returns the object in another served version of its resource. Costs a parse and an encode.
+    /// Returns the object in another API version (`gvr`) in which its resource is served. Costs a parse and an encode.
     pub(super) fn read_as(&self, gvr: &Gvr, kind: &str) -> Self {
         Self::encode(gvr, kind, self.version, self.value())
     }
@@ -156,7 +158,7 @@ impl EventKind {
 pub struct Event {
     /// Type of the event.
     pub kind: EventKind,
-    /// The object after the event. After a deletion: its last state with the deletion's resourceVersion.
+    /// The object after the event. For a deletion, its last state with the resourceVersion of the deletion.
     pub object: Arc<SimObject>,
     /// The object before the event.
     pub previous: Option<Arc<SimObject>>,

@@ -14,36 +14,36 @@ const VIOLATIONS: usize = 200;
 /// Difference between a consumer's state and the expected state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Difference {
-    /// The object exists, but the consumer does not have it.
+    /// The consumer lacks an object that exists.
     Missing {
         /// Key of the object.
         key: ObjectKey,
-        /// Expected state.
+        /// UID and resourceVersion that the consumer should have.
         truth: (Uid, ResourceVersion),
     },
-    /// The object was deleted, but the consumer still has it.
+    /// The consumer still has an object that was deleted.
     Extra {
         /// Key of the object.
         key: ObjectKey,
-        /// The consumer's state.
+        /// UID and resourceVersion that the consumer has.
         seen: (Uid, ResourceVersion),
     },
     /// The consumer has an object with another UID under this key.
     OtherObject {
         /// Key of the object.
         key: ObjectKey,
-        /// Expected state.
+        /// UID and resourceVersion that the consumer should have.
         truth: (Uid, ResourceVersion),
-        /// The consumer's state.
+        /// UID and resourceVersion that the consumer has.
         seen: (Uid, ResourceVersion),
     },
-    /// The consumer has another version of this object.
+    /// The consumer has this object at another resourceVersion.
     OtherVersion {
         /// Key of the object.
         key: ObjectKey,
-        /// Expected version.
+        /// resourceVersion that the consumer should have.
         truth: ResourceVersion,
-        /// The consumer's version.
+        /// resourceVersion that the consumer has.
         seen: ResourceVersion,
     },
 }
@@ -128,12 +128,12 @@ pub enum EventContent {
     Deleted {
         /// Last known state.
         object: Seen,
-        /// Whether the deletion itself was not observed.
+        /// Whether the watch missed the deletion. The state in `object` may then be outdated.
         tombstone: bool,
     },
 }
 
-/// Object at one version.
+/// An object in an event: its key, UID and resourceVersion.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// Namespace and name.
@@ -150,7 +150,7 @@ pub struct Seen {
 pub struct InvalidEvent {
     /// Event id; empty if it is missing.
     pub id: String,
-    /// The attribute as a JSON pointer.
+    /// JSON pointer to the attribute of the event that is missing or invalid.
     pub attribute: &'static str,
 }
 

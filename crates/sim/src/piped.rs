@@ -10,7 +10,7 @@ use super::connection::{Connection, Link};
 use super::server::{SimServer, serve_connection};
 use super::shared::{Gate, SimConfig};
 
-/// Buffer of one connection in each direction, in bytes.
+/// Size of the buffer of a connection in each direction, in bytes.
 const IN_FLIGHT: usize = 16 * 1024;
 
 /// Simulated cluster that belongs to no runtime, so it can outlive several. Each connection is served on the runtime

@@ -83,12 +83,13 @@ impl ReplicaSet {
         }
     }
 
-    /// Name, which is also the prefix of its pods' names.
+    /// Name of the ReplicaSet, which is also the prefix of its pods' names.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Creates the body (labels, owner, spec, status) of one of its pods. `time` is the creation time (RFC 3339).
+    /// Creates the body (labels, owner, spec, status) of a pod of this ReplicaSet. `time` is the creation time (RFC
+    /// 3339).
     pub(super) fn pod(&self, rng: &mut StdRng, nodes: usize, time: &str, small: bool) -> Value {
         let node = rng.random_range(0..nodes.max(1));
         let draft = Draft {
@@ -102,7 +103,7 @@ impl ReplicaSet {
     }
 }
 
-/// Values shared by the parts of one pod.
+/// Values that occur in several places of one pod, such as its node and IP address.
 #[derive(Debug)]
 struct Draft<'s> {
     set: &'s ReplicaSet,

@@ -43,7 +43,8 @@ pub(super) fn writer_of(api: &ApiResource, partial: bool) -> Option<ObjectWriter
     ObjectWriter::new(kind, MAX_OBJECT)
 }
 
-/// Encodes an event of a watch, whose object is a `Status` if it is an error.
+/// Encodes a watch event from its type `kind` and its object as JSON. For the type ERROR, the object must be a
+/// `Status`.
 pub(super) fn event(writer: &mut ObjectWriter, kind: &str, object: &[u8]) -> Result<Bytes, EncodeError> {
     if kind == "ERROR" {
         return Ok(frame(kind, &status(object)?));

@@ -89,7 +89,7 @@ impl SimServer {
         self.shared.users().is_silent = is_silent;
     }
 
-    /// Returns a lease, if it exists.
+    /// Returns a lease; `None` if it does not exist.
     #[must_use]
     pub fn lease(&self, namespace: &str, name: &str) -> Option<Value> {
         self.shared.leases().get(namespace, name).cloned()
@@ -308,7 +308,8 @@ where
     obey(serving, auto::Connection::graceful_shutdown, &link, &shared).await;
 }
 
-/// Serves a connection, and carries out the faults that its answers order: drop, GOAWAY, freeze.
+/// Serves a connection until it ends. Meanwhile carries out the faults that answers order for the connection: drop,
+/// GOAWAY, freeze.
 async fn obey<F: Future>(mut serving: Pin<&mut F>, go_away: impl Fn(Pin<&mut F>), link: &Link, shared: &Shared) {
     loop {
         tokio::select! {

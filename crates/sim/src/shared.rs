@@ -33,7 +33,7 @@ pub enum Streaming {
 /// Configuration of a simulated cluster.
 #[derive(Clone)]
 pub struct SimConfig {
-    /// Initial content.
+    /// Initial content of the cluster.
     pub world: WorldConfig,
     /// How the server treats requests for streaming lists.
     pub streaming: Streaming,
@@ -50,9 +50,9 @@ pub struct SimConfig {
     pub http2: Option<u32>,
     /// TLS of a cluster on a port; its ALPN list decides whether HTTP/2 is offered.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Whether clients that prefer protobuf receive it, for built-in types and for the metadata of all types. If true,
-    /// which is the default, the world is [typed](World::typed): objects have the members that Go writes for empty
-    /// values.
+    /// Whether protobuf is served to clients that prefer it: for objects of built-in types, and for the metadata of all
+    /// objects. If true, which is the default, the world is [typed](World::typed): objects have the members that Go
+    /// writes for empty values.
     pub protobuf: bool,
     /// User name that `SelfSubjectReview` returns; `None` answers 404, like Kubernetes before 1.28.
     pub username: Option<String>,

@@ -100,7 +100,8 @@ impl WatchSource {
         })
     }
 
-    /// Reads new events. Returns whether there are any, and the current version.
+    /// Adds new events of the history to `pending`. Returns whether `pending` has any event, and the cluster's current
+    /// version.
     fn read(&mut self) -> Result<(bool, u64), Expired> {
         let Some(cursor) = &mut self.cursor else { return Err(Expired) };
         let (gvr, created_at) = (&self.def.api.gvr, self.created_at);

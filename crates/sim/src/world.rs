@@ -44,7 +44,7 @@ impl Default for WorldConfig {
     }
 }
 
-/// All resources of one cluster, under one rising resourceVersion.
+/// All resources of one cluster. Their objects share one counter of resourceVersions, as in etcd.
 ///
 /// Synchronous and without I/O. Equal seeds and equal calls produce equal worlds, byte for byte. If the resource or the
 /// object does not exist, operations return `None` or `false` and change nothing. To simulate an etcd restored from a
@@ -204,7 +204,8 @@ impl World {
         self.version
     }
 
-    /// Creates an object; `None` also if the name is taken. `body` provides labels, spec and status.
+    /// Creates an object and returns its key. Returns `None` if the resource does not exist or the name is taken.
+    /// `body` provides labels, spec and status.
     pub fn create(&mut self, gvr: &Gvr, namespace: &str, name: &str, mut body: Value) -> Option<ObjectKey> {
         let gvr = &self.definitions.stored_as(gvr).clone();
         let key = ObjectKey::new(namespace, name);
@@ -228,7 +229,7 @@ impl World {
         self.put(gvr, body)
     }
 
-    /// Creates a random pod.
+    /// Creates a random pod and returns its key; `None` if no pod was created, as in [`Self::create`].
     pub fn create_pod(&mut self) -> Option<ObjectKey> {
         let time = self.time();
         let (name, body) = pods::pod(&mut self.rng, self.nodes, &time, self.small);
@@ -236,13 +237,13 @@ impl World {
         self.create(&Self::pods(), namespace, &name, body)
     }
 
-    /// Creates a widget in the namespace `shop`.
+    /// Creates a widget in the namespace `shop` and returns its key; `None` if the name is taken.
     pub fn create_widget(&mut self, name: &str) -> Option<ObjectKey> {
         let body = pods::widget(&mut self.rng);
         self.create(&Self::widgets(), "shop", name, body)
     }
 
-    /// Changes an object and returns the new version; `None` if it does not exist. `change` cannot alter name,
+    /// Changes an object and returns its new version; `None` if the object does not exist. `change` cannot alter name,
     /// namespace, UID and version.
     pub fn update(&mut self, gvr: &Gvr, key: &ObjectKey, change: impl FnOnce(&mut Value)) -> Option<u64> {
         let gvr = &self.definitions.stored_as(gvr).clone();
@@ -264,12 +265,13 @@ impl World {
         Some(self.version)
     }
 
-    /// Applies a JSON merge patch (RFC 7396) and returns the new version.
+    /// Applies a JSON merge patch (RFC 7396) to an object and returns its new version; `None` if the object does not
+    /// exist.
     pub fn patch(&mut self, gvr: &Gvr, key: &ObjectKey, patch: &Value) -> Option<u64> {
         self.update(gvr, key, |body| merge(body, patch))
     }
 
-    /// Deletes an object and returns the deletion's version.
+    /// Deletes an object and returns the resourceVersion of the deletion; `None` if the object does not exist.
     pub fn delete(&mut self, gvr: &Gvr, key: &ObjectKey) -> Option<u64> {
         let gvr = &self.definitions.stored_as(gvr).clone();
         let collection = self.collections.get_mut(gvr)?;
@@ -282,7 +284,7 @@ impl World {
     }
 
     /// Deletes an object and creates it under the same name with the same content and a new UID. Returns the new
-    /// version.
+    /// version; `None` if the object does not exist.
     pub fn recreate(&mut self, gvr: &Gvr, key: &ObjectKey) -> Option<u64> {
         let body = self.get(gvr, key)?.value();
         self.delete(gvr, key)?;
@@ -300,13 +302,13 @@ impl World {
         }
     }
 
-    /// Returns one object.
+    /// Returns one object; `None` if it does not exist.
     #[must_use]
     pub fn get(&self, gvr: &Gvr, key: &ObjectKey) -> Option<&Arc<SimObject>> {
         self.collections.get(self.definitions.stored_as(gvr))?.objects().get(key)
     }
 
-    /// Returns the objects of a resource, by key; none if it does not exist.
+    /// Returns the objects of a resource, by key; empty if the resource does not exist.
     pub fn objects(&self, gvr: &Gvr) -> impl Iterator<Item = &Arc<SimObject>> {
         self.collections
             .get(self.definitions.stored_as(gvr))
@@ -320,7 +322,7 @@ impl World {
         self.collections.get(self.definitions.stored_as(gvr)).map_or(0, |collection| collection.objects().len())
     }
 
-    /// Returns a random key of a resource. Iterates over the keys.
+    /// Returns the key of a random object of a resource; `None` if there is no object. Iterates over the keys.
     pub fn random_key(&mut self, gvr: &Gvr, rng: &mut impl Rng) -> Option<ObjectKey> {
         let objects = self.collections.get(gvr)?.objects();
         if objects.is_empty() {
@@ -367,7 +369,8 @@ impl World {
     }
 
     /// Returns the collection (objects and history) on which a watch was opened, and whether `gvr` is still served.
-    /// `created_at`, the version at which the collection was created, identifies it. `None` if it is no longer kept.
+    /// Returns `None` if the collection was dropped. `created_at` is the version at which the collection was created,
+    /// and identifies it.
     pub(super) fn watched(&self, gvr: &Gvr, created_at: u64) -> Option<(&Collection, bool)> {
         let current = self.collection(gvr).filter(|collection| collection.created_at() == created_at);
         let current = current.map(|collection| (collection, self.served_as(gvr).is_some()));

@@ -55,8 +55,8 @@ impl Form {
         }
     }
 
-    /// Returns the template of a pod in JSON or protobuf, and the bytes to send from it: all of them, or only the
-    /// metadata. [`Self::item_tail`] must follow these bytes.
+    /// Returns the JSON or protobuf template of a pod, and the bytes of it that this encoding sends: the whole pod or
+    /// only its metadata. After these bytes, [`Self::item_tail`] must be written.
     fn part(self, template: &Template) -> (&ItemTemplate, &[u8]) {
         // Without protobuf, `negotiate` never returns a protobuf form.
         let protobuf = template.protobuf.as_ref().unwrap_or(&template.json);
