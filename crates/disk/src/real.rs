@@ -21,8 +21,8 @@ pub struct RealDisk;
 #[derive(Debug)]
 struct RealFile(File);
 
-/// Locked file, and its directory; `None` if the directory cannot be opened. The directory is locked too, if the file
-/// system can lock directories.
+/// The locked file, and its directory, which is locked too if the file system can lock directories. The second is
+/// `None` if the directory cannot be opened.
 #[derive(Debug)]
 struct RealLock(File, Option<File>);
 

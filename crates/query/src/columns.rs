@@ -44,10 +44,10 @@ impl Columns {
         Self { sources, extractor: Extractor::new(&paths), needs_body }
     }
 
-    /// Returns whether at least one column must be read from the JSON of every object. The head, which is readable
-    /// without the JSON, does not have the field of such a column.
+    /// Returns whether at least one column must be read from the JSON of every object, because the head has no field
+    /// for it. The head is the part of an object that is readable without the JSON.
     ///
-    /// If `false`, the JSON is needed only for objects with an empty value in the head.
+    /// If false, the JSON is needed only for objects whose head has an empty value in one of the columns.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body

@@ -114,7 +114,8 @@ impl PartialOrd for Decimal {
     }
 }
 
-/// Parses digits with at most one point. Returns them as an integer, with the number of digits after the point.
+/// Parses digits with at most one point. Returns the digits as an integer, and the number of digits after the point.
+/// `None` if there is no digit, a second point, or more digits than fit.
 fn unsigned(text: &str) -> Option<(u128, i32)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {

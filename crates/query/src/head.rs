@@ -8,7 +8,7 @@ use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelSelector, S
 pub trait Head {
     /// The object's cluster.
     fn cluster(&self) -> &ClusterName;
-    /// The labels of that cluster.
+    /// Labels of the object's cluster.
     fn cluster_labels(&self) -> &ClusterLabels;
     /// `metadata.namespace`; empty for a cluster-scoped object.
     fn namespace(&self) -> &str;

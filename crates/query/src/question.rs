@@ -70,7 +70,7 @@ impl Question {
         Self { condition, ..Self::default() }
     }
 
-    /// Adds a sort column, less significant than those before it.
+    /// Adds a sort column. It orders only objects that are equal in the columns added before.
     #[must_use]
     pub fn order_by(mut self, column: impl Into<Column>, direction: Direction) -> Self {
         self.order.push((column.into(), direction));

@@ -10,8 +10,8 @@ use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 #[derive(Debug, Default)]
 struct Node {
     branches: Branches,
-    /// While the tree is built: numbers of the paths that end at this node. They then move to the range `own` of
-    /// `Trie::order`. The range `below` also contains the paths that end below this node.
+    /// Numbers of the paths that end at this node. Used only while the tree is built; the numbers then move to
+    /// `Trie::order`. There, the range `own` has the paths that end here, and `below` also those that end further down.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,
@@ -68,7 +68,7 @@ impl Trie {
         self.nodes[node].branches.each()
     }
 
-    /// Returns the field names below a node, each with its node.
+    /// Returns the fields directly below a node: name and child node.
     pub(super) fn fields(&self, node: usize) -> &[(SmolStr, usize)] {
         self.nodes[node].branches.fields()
     }
