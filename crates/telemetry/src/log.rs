@@ -17,8 +17,8 @@ use crate::lines::{self, LogFormat};
 use crate::traces::{self, Traces};
 use informer_hub_types::SPAN_TARGET;
 
-/// Crates whose logs are off by default. They log every failed attempt without the cluster's name. The hub logs a
-/// failure once, with the name.
+/// Crates whose logs are off by default. For example, they log each failed attempt of a request, without the cluster's
+/// name. The hub logs a failure once, with the name.
 const QUIET: [&str; 10] =
     ["async_nats", "kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
 

@@ -10,7 +10,7 @@ use opentelemetry_sdk::Resource;
 
 use informer_hub_tls::{Roots, http_config};
 
-/// Time limit of one export, a request to the OTLP receiver with its retries.
+/// Time limit of one export: a request to the OTLP receiver, and its retries.
 pub(super) const EXPORT: Duration = Duration::from_secs(10);
 
 /// Time limit of the last export at shutdown.

@@ -11,11 +11,11 @@
 /// Kind of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Only increases, until the process ends or its entity is removed.
+    /// Value that only increases, until the process ends or the labelled object (such as a cluster) is removed.
     Counter,
-    /// Increases and decreases.
+    /// Value that increases and decreases.
     Gauge,
-    /// Counts durations by bucket.
+    /// Number of durations in each bucket.
     Histogram,
 }
 

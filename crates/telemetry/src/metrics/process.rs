@@ -33,7 +33,7 @@ pub fn put_process(snapshot: &mut Snapshot) {
     }
 }
 
-/// Returns when the process started, in seconds since the epoch.
+/// Returns when the process started, in seconds since the epoch; `None` if `/proc` cannot be read.
 pub(super) fn start_time() -> Option<f64> {
     static START: OnceLock<Option<f64>> = OnceLock::new();
     *START.get_or_init(|| {
@@ -51,20 +51,21 @@ fn after_name(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
-/// Returns the processor time in user and kernel mode, in ticks.
+/// Returns the processor time in user and kernel mode, in ticks; `None` if `stat` cannot be parsed.
 fn cpu_ticks(stat: &str) -> Option<f64> {
     let mut fields = after_name(stat)?.skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();
     Some(next()? + next()?)
 }
 
-/// Returns the first number on the line that starts with `key`.
+/// Returns the first number on the line that starts with `key`; `None` if there is none.
 fn number_after(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Returns the number of open files. Kernels since 6.2 report it as the size of `/proc/self/fd`.
+/// Returns the number of open files; `None` if `/proc` cannot be read. Kernels since 6.2 report the number as the size
+/// of `/proc/self/fd`.
 fn open_files() -> Option<u64> {
     let folder = "/proc/self/fd";
     match std::fs::metadata(folder).ok()?.len() {

@@ -19,8 +19,8 @@ pub struct Snapshot {
 pub struct LabelSet(u32);
 
 impl LabelSet {
-    /// Empty label set, for a metric without labels. Also for a metric with a single label whose value is passed as
-    /// `word`, as in [`Snapshot::count_word`].
+    /// Empty label set: for metrics without labels. A metric with one label uses it too if that label's value is passed
+    /// as `word`, as in [`Snapshot::count_word`].
     pub const NONE: Self = Self(0);
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Labels {
     pub(super) text: String,
 }
 
-/// A value of a metric. The value of the metric's last label may be in `word` instead of `set`, so that values that
-/// differ only in this label share a label set.
+/// A value of a metric with its labels. Values whose labels differ only in the last one can share a label set: `word`
+/// then has the value of the last label, which `set` leaves out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) set: LabelSet,
@@ -67,22 +67,23 @@ impl Snapshot {
         LabelSet(number)
     }
 
-    /// Adds a sample.
+    /// Adds a value of the metric `id` with the labels `set`. Not for histograms.
     pub fn put(&mut self, id: Id, set: LabelSet, value: f64) {
         self.put_word(id, set, "", value);
     }
 
-    /// Adds a sample whose value is a count or a size.
+    /// Adds a count or a size as a value of the metric `id` with the labels `set`.
     pub fn count(&mut self, id: Id, set: LabelSet, value: u64) {
         self.put(id, set, exact(value));
     }
 
-    /// Adds a sample whose value is 1 or 0.
+    /// Adds 1 (true) or 0 (false) as a value of the metric `id` with the labels `set`.
     pub fn flag(&mut self, id: Id, set: LabelSet, value: bool) {
         self.count(id, set, u64::from(value));
     }
 
-    /// Adds a count. `word` is the value of the metric's last label, which `set` must leave out.
+    /// Adds a count as a value of the metric `id`. `word` is the value of the metric's last label, which `set` must
+    /// leave out.
     pub fn count_word(&mut self, id: Id, set: LabelSet, word: &'static str, value: u64) {
         self.put_word(id, set, word, exact(value));
     }

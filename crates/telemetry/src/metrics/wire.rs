@@ -15,7 +15,7 @@ use informer_hub_types::{self as types, HistogramState};
 
 /// Maximum number of values per request, about two megabytes. Receivers reject much larger requests.
 const PER_REQUEST: usize = 10_000;
-/// Values that one histogram counts for: its buckets, sum and count.
+/// Number of values as which one histogram counts towards [`PER_REQUEST`]: its buckets, sum and count.
 const PER_HISTOGRAM: usize = 20;
 
 /// Builder of OTLP requests for the metrics of this process.
