@@ -36,8 +36,8 @@ pub(super) struct Slot {
 
 #[derive(Default)]
 struct SlotState {
-    /// Number among the idle connections, in the order in which they became idle, and the time of becoming idle. `None`
-    /// while a request is being answered.
+    /// Since when the connection is idle; `None` while a request is being answered. The number before the time orders
+    /// the idle connections by when they became idle.
     idle: Option<(u64, Instant)>,
     /// Number of requests being answered, including responses that are streams. HTTP/2 can have several at once.
     requests: usize,

@@ -241,7 +241,7 @@ async fn ask_sink(ask: &AskLetters, sink: &str, request: LetterRequest) -> Resul
     }
 }
 
-/// Splits the subject of an event into group, version, resource, namespace and name.
+/// Splits the subject of an event into group, version, resource, namespace and name; `None` for other texts.
 fn parts_of(subject: &str) -> Option<[&str; 5]> {
     let mut parts = subject.splitn(5, '/');
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])

@@ -129,7 +129,7 @@ impl Definitions {
     }
 }
 
-/// Returns whether Kubernetes itself defines the resource, so that it has no CustomResourceDefinition.
+/// Returns whether a resource is built into Kubernetes, and therefore has no CustomResourceDefinition.
 pub(super) fn is_of_kubernetes(group: &str, resource: &str) -> bool {
     !group.contains('.') || is_built_in(group, resource)
 }
@@ -154,7 +154,8 @@ fn cached(fleet: &dyn Fleet, gvr: &Gvr, cluster: &ClusterName) -> Option<Bytes> 
     })
 }
 
-/// Fetches the definition from the first reachable cluster in `serving`.
+/// Fetches the CustomResourceDefinition, as JSON, from the first reachable cluster in `serving`. `None` if that cluster
+/// does not send it, or none is reachable.
 async fn fetched(fleet: &dyn Fleet, gvr: &Gvr, serving: Vec<ClusterName>) -> Option<Bytes> {
     let known = fleet.clusters();
     let is_reachable = |name: &ClusterName| known.iter().any(|cluster| cluster.name == *name && cluster.is_reachable);

@@ -163,7 +163,7 @@ fn version(clusters: &[ClusterInfo]) -> Result<Vec<u8>, Status> {
     Ok(version_document(&served))
 }
 
-/// Returns the numbers of a version such as `v1.36.3`.
+/// Returns the first three numbers of a version: `[1, 36, 3]` for `v1.36.3`.
 fn parts(version: &str) -> Vec<u64> {
     let digits = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
     digits.take(3).map_while(|part| part.parse().ok()).collect()

@@ -17,12 +17,13 @@ static METADATA: LazyLock<Members> = LazyLock::new(|| {
 /// Names and resource versions that objects have below a URL root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Naming {
-    /// Names and resource versions that the object has in its cluster.
+    /// Names and resource versions as in the object's cluster, without changes.
     Cluster,
-    /// Names that the object has in its cluster, with the cluster's name in an annotation and a label. Resource
-    /// versions are the hub's own, which order the changes of all clusters.
+    /// Names as in the object's cluster. An annotation and a label have the cluster's name. Resource versions are the
+    /// hub's own, which order the changes of all clusters.
     Fleet,
-    /// Names of the form `<cluster>:<name>`. Annotations, labels and resource versions are the same as for `Fleet`.
+    /// Names of the form `<cluster>:<name>`. As for `Fleet`, an annotation and a label have the cluster's name, and
+    /// resource versions are the hub's own.
     Unique,
 }
 
@@ -33,7 +34,7 @@ impl Naming {
     }
 }
 
-/// Place of an object in an answer.
+/// Position of an object in an answer: alone, or in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// The object is an answer or a watch event of its own.
@@ -42,7 +43,7 @@ pub(super) enum Place {
     Item,
 }
 
-/// Writer of objects in the form of one answer.
+/// Encodes the objects of one answer in the form that the client asked for: whole objects, only metadata, or a table.
 #[derive(Clone, Debug)]
 pub(super) struct Encoder {
     pub(super) form: Form,
@@ -50,9 +51,10 @@ pub(super) struct Encoder {
     pub(super) include: IncludeObject,
     /// Whether list items omit `kind` and `apiVersion`, as kube-apiserver does for built-in types.
     pub(super) bare_items: bool,
-    /// Columns; set if the form is a table.
+    /// Columns of a table and the writer of its rows; `None` if the answer is not a table.
     pub(super) printer: Option<Arc<Printer>>,
-    /// Printers of table rows, by cluster. Set for tables in which a cell depends on all objects of the cluster.
+    /// Writers of table rows, by cluster; used instead of `printer` for the clusters in this map. Set for tables in
+    /// which a cell depends on all objects of the cluster.
     pub(super) printers: BTreeMap<ClusterName, Arc<Printer>>,
     /// Protobuf encoder; `None` if the answer is not protobuf.
     pub(super) protobuf: Option<ResourceWriter>,
@@ -149,7 +151,7 @@ impl Encoder {
         out
     }
 
-    /// Returns `kind` and `apiVersion` of a list in this form.
+    /// Returns `kind` and `apiVersion` of a list in the form of this answer, for example of a `Table`.
     pub(super) fn list_type(&self, list_kind: &str, api_version: &str) -> (String, String) {
         match self.form {
             Form::Table => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),

@@ -1,6 +1,7 @@
 //! Fields that a field selector may name, by resource.
 //!
-//! The table has the same fields as kube-apiserver. For each field, it has the value of objects without the field.
+//! The table `FIELDS` has the same fields and default values as kube-apiserver. A selector compares the default value
+//! if an object lacks the field.
 
 use informer_hub_types::{ApiResource, FieldPath, is_built_in};
 

@@ -9,7 +9,7 @@ use informer_hub_kubeapi::{Form, Media, Status};
 use informer_hub_protobuf::write_frame;
 use informer_hub_types::{ApiResource, ClusterName, Origin, StoredObject, clock};
 
-/// Type of a watch event that has an object.
+/// Type of a watch event that shows an object of the cache, unlike `BOOKMARK` and `ERROR`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum EventType {
     Added,
@@ -118,13 +118,13 @@ impl Frames {
         }
     }
 
-    /// Returns the failure that ends the watch, if an object could not be written as protobuf. The client then lists
-    /// again, and gets JSON if it accepts JSON.
+    /// Returns the failure that must end the watch, because an object could not be written as protobuf; `None` if there
+    /// is no failure. The client then lists again, and gets JSON if it accepts JSON.
     pub(super) fn failure(&mut self) -> Option<Status> {
         self.failure.take()
     }
 
-    /// Appends an error, which ends the watch.
+    /// Appends an `ERROR` event with this status. The caller must end the watch after it.
     pub(super) fn error(&self, status: &Status, out: &mut Vec<u8>) {
         write_error(status, self.media(), out);
     }
@@ -186,7 +186,7 @@ impl Frames {
     }
 }
 
-/// Appends an error, which ends the watch.
+/// Appends an `ERROR` event with this status. The caller must end the watch after it.
 pub(super) fn write_error(status: &Status, media: Media, out: &mut Vec<u8>) {
     if media == Media::Protobuf {
         return super::protobuf::write_error(status, out);

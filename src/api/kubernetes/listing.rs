@@ -1,5 +1,5 @@
-//! Lists and single objects: reads a state of the cache in turns of the fair queue, and writes the answer in parts of
-//! bounded size.
+//! Writer of lists and single objects. Objects are read from one state of the cache, a limited number per turn of the
+//! fair queue. A long answer is written in parts of bounded size.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ enum Layout {
 #[derive(Debug)]
 struct ProtobufList {
     writer: ResourceWriter,
-    /// Items whose encoded length is still to be measured; `None` once all are.
+    /// Items whose encoded length is still to be measured; `None` once all items are measured.
     unmeasured: Option<Items>,
     /// The list up to its first item.
     begin: Vec<u8>,
@@ -133,7 +133,7 @@ impl Layout {
     }
 }
 
-/// A scan of the selected objects of a state of the cache.
+/// Iteration over the objects that a request selects, in one state of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Scan {
     state: Arc<State>,
@@ -145,7 +145,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Begins a scan, after a position if one is given.
+    /// Creates a scan that begins after the position `after`, or with the first object if `after` is `None`.
     pub(super) fn new(
         state: Arc<State>,
         selection: Arc<Selection>,

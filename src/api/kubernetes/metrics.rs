@@ -1,4 +1,4 @@
-//! Counters of the read API, read by scrapes and the status.
+//! Counters of the read API, for the metrics and the status of the hub.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

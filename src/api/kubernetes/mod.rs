@@ -1,8 +1,8 @@
 //! Kubernetes roots: lists and watches of the fleet for every Kubernetes client.
 //!
-//! `/clusters/<name>`, `/clusters/*`, `/clusters/<selector>` and `/unique/…` serve what kube-apiserver serves to readers,
-//! from the caches. Protocol and texts are in `informer_hub_kubeapi`; this module connects them with snapshots and
-//! windows of changes. `docs/kubernetes-api.md` describes it for users.
+//! `/clusters/<name>`, `/clusters/*`, `/clusters/<selector>` and `/unique/…` answer the read requests of a
+//! kube-apiserver, from the hub's caches. Protocol and texts are in `informer_hub_kubeapi`; this module reads the
+//! caches' snapshots and recent changes. `docs/kubernetes-api.md` describes it for users.
 //!
 //! A request passes `request` (parse, rights, admission), then `read` (lists and objects), `watch` or `documents`.
 
@@ -162,7 +162,7 @@ impl ReadApi {
         self.rights.meter()
     }
 
-    /// Answers one authorized request. A request without a `Reader` in its extensions sees everything.
+    /// Answers one authorized request. A request without a `Reader` in its extensions may read everything.
     pub async fn answer(self: &Arc<Self>, mut request: Request<()>) -> Response {
         if request.extensions().get::<Reader>().is_none() {
             request.extensions_mut().insert(Reader::administrator());

@@ -14,7 +14,7 @@ use crate::cache::{ChangeKind, KeyRanges, Partition, PartitionId, RecordedChange
 use informer_hub_access::{Visibility, Visible};
 use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, ObjectKey, Origin, StoredObject};
 
-/// An object with its informer.
+/// An object, and the informer (cluster, resource and scope) that it comes from.
 pub(super) type ObjectWithOrigin = (Arc<StoredObject>, Arc<Origin>);
 
 /// Position in a list. A list that continues here begins after the object with this cluster and key.
@@ -27,7 +27,7 @@ pub(super) struct ListPosition {
 /// Conditions of a selection that can be tested before an object is decoded. Objects that do not meet them are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidates<'a> {
-    /// Namespace that all selected objects have; `None` if they may have different ones.
+    /// Namespace of the selected objects; `None` if objects of several namespaces may be selected.
     pub(super) namespace: Option<&'a str>,
     /// Bits that the label filter of each selected object must have. A label filter is a Bloom filter of the object's
     /// labels.
@@ -91,7 +91,7 @@ impl State {
         &self.snapshot
     }
 
-    /// Finds the ranges of the visible objects of each cluster.
+    /// Sets `ranges` to the key ranges of the visible objects of each cluster.
     fn find_ranges(&mut self) {
         if self.visibility.is_everything() {
             return;
@@ -160,8 +160,10 @@ impl State {
         Some((Arc::clone(found.0), Arc::clone(found.1)))
     }
 
-    /// Appends the next visible objects of a cluster whose keys follow `after` and which may meet `wanted`. Reads at
-    /// most `most` objects. Returns the key to continue after; `None` at the end.
+    /// Appends to `out` the next visible objects of a cluster, in the order of their keys. Starts after the key
+    /// `after`, and skips objects that cannot meet the conditions `wanted`.
+    ///
+    /// Reads at most `most` objects. Returns the key to continue after; `None` at the end.
     pub(super) fn objects<'s>(
         &'s self,
         cluster: &ClusterName,
@@ -195,7 +197,9 @@ impl State {
         None
     }
 
-    /// Appends the next objects of a cluster whose keys follow `after` and which may meet `wanted`, visible or not.
+    /// Appends to `out` the next objects of a cluster, visible or not, in the order of their keys. Starts after the key
+    /// `after`, and skips objects that cannot meet the conditions `wanted`.
+    ///
     /// Reads at most `left` objects, and subtracts their number from `left`. Returns the key to continue after; `None`
     /// at the end.
     fn objects_within<'s>(
@@ -248,8 +252,8 @@ impl State {
         last
     }
 
-    /// Returns the objects of one informer's partition whose keys follow `after`, each with whether it may meet
-    /// `wanted`.
+    /// Returns the objects of one partition (objects of one informer) after the key `after`. With each object, returns
+    /// whether it may meet the conditions `wanted`.
     fn candidates<'s>(
         &'s self,
         id: PartitionId,
@@ -273,7 +277,7 @@ impl State {
         self.snapshot.resource().namespaced
     }
 
-    /// Returns the number of visible objects, or `None` if counting them would visit each.
+    /// Returns the number of visible objects; `None` if every object would have to be visited to count them.
     pub(super) fn len(&self) -> Option<usize> {
         let is_plain = self.undone.is_empty() && self.partitions.values().all(|ids| ids.len() == 1);
         is_plain.then(|| self.partitions.keys().map(|cluster| self.len_of(cluster)).sum())

@@ -59,8 +59,8 @@ impl Scope {
         omitted
     }
 
-    /// Returns the omitted namespaces to which clusters have denied access. Omitted namespaces whose review has no
-    /// answer yet are not returned: they are reviewed when one of their objects changes.
+    /// Returns the omitted namespaces to which clusters have denied access. Leaves out namespaces whose access review
+    /// has no answer yet: they are reviewed when one of their objects changes.
     fn denied(&self, territory: &Territory<'_>) -> Namespaces {
         let mut omitted = self.omitted(territory);
         for (cluster, namespaces) in &mut omitted {
@@ -72,11 +72,12 @@ impl Scope {
         omitted
     }
 
-    /// Returns the namespaces of a cluster to review, to learn whether a list would contain `namespaces`.
+    /// Returns for which namespaces of a cluster access reviews must be sent, to learn whether a list would contain
+    /// `namespaces`.
     ///
-    /// If the request names a namespace, it is that namespace. Otherwise it is `namespaces` at URL roots of several
-    /// clusters, and the whole cluster at a URL root of one cluster. For cluster-scoped resources, it is the whole
-    /// cluster.
+    /// If the request names a namespace, only that namespace is reviewed. Otherwise, access to the whole cluster is
+    /// reviewed. If that is denied at URL roots of several clusters, access to each of `namespaces` is reviewed.
+    /// Cluster-scoped resources need access to the whole cluster.
     fn extent(&self, asked: &ReadRequest, namespaces: &BTreeSet<SmolStr>) -> Extent {
         match &asked.path.namespace {
             Some(namespace) => Extent::Namespace(namespace.clone()),
@@ -95,7 +96,8 @@ impl Scope {
         OmissionKey::new(&asked.user, &self.cache.resource.gvr, root)
     }
 
-    /// Converts the resource version that a client has reached to a [`Point`]. `None` if no watch can resume from it.
+    /// Returns the [`Point`] (progress of a client) that belongs to the resource version that the client has. `None` if
+    /// no watch can resume from this version.
     pub(super) fn point(&self, snapshot: &Snapshot, version: u64) -> Option<Point> {
         let position = match &self.clusters {
             Clusters::One(cluster) => snapshot.locate(cluster, version).ok()?.version(),
@@ -104,7 +106,8 @@ impl Scope {
         Some(Point { position, version })
     }
 
-    /// Returns the [`Point`] that a client has reached by receiving all changes up to the cursor of its watch.
+    /// Returns the [`Point`] (progress of a client) of a client that has received all changes up to the cursor of its
+    /// watch.
     pub(super) fn point_of(&self, cursor: &HistoryCursor) -> Point {
         let end = Point { position: cursor.version(), version: cursor.version() };
         match &self.clusters {
@@ -163,22 +166,22 @@ fn visible_of(visibility: &Visibility, places: &Namespaces, territory: &Territor
 #[derive(Debug)]
 pub(super) struct OmittedPlaces {
     watch: WatchOmissions,
-    /// Places that a list would now show, but whose older objects the client lacks. The watch was not refused because
-    /// of them when it began, since the list after an earlier refusal had omitted them again.
+    /// Places that a list would have shown when the watch began, although the client lacks their older objects. The
+    /// watch was accepted nevertheless: after an earlier refusal, the client's new list had omitted them again.
     listed: Namespaces,
-    /// Reviewer that repeats access reviews for lists, of the places that the watch may show. It detects when a list
-    /// would show them.
+    /// Repeats the access reviews in `reviewed`, which are for the verb `list`. Detects when a list would show a place
+    /// whose older objects the client lacks.
     lister: Reviewer,
     /// Last answers to the access reviews that `lister` repeats.
     reviewed: Visibility,
 }
 
 impl OmittedPlaces {
-    /// Returns the places whose older objects the client of a watch may lack.
+    /// Returns the places whose older objects the client of a watch may lack. `from` is the client's progress; `None`
+    /// if the client has no objects yet.
     ///
-    /// `from` is the point that the client has reached; with `None`, it has no objects yet. Returns `None` if a list
-    /// and the watch would now both show one of these places: the client must list again. A place is ignored if the
-    /// list after a recent refusal has omitted it again.
+    /// Returns `None` if the client must list again: the watch and a list would both show one of these places. A place
+    /// does not count for a while if the client's list after an earlier refusal omitted it again.
     pub(super) async fn of(
         (api, asked): (&ReadApi, &ReadRequest),
         scope: &Scope,
@@ -213,21 +216,22 @@ impl OmittedPlaces {
         Some(Self { watch, listed, lister: api.rights.reviewer(&asked.user, Verb::List, resource), reviewed })
     }
 
-    /// Repeats due access reviews. Returns false if the client must list again, because a list may now show a place
-    /// whose objects it lacks.
+    /// Repeats the access reviews that are due. Returns false if the client must list again: a list may now show a
+    /// place whose older objects the client lacks.
     pub(super) async fn are_still(&mut self) -> bool {
         self.lister.has_same(&self.reviewed).await && !self.watch.refuses(&self.listed)
     }
 
-    /// Returns whether the client must list again because a namespace has become visible whose older objects it may
-    /// lack.
+    /// Returns whether the client must list again, because this namespace has become visible and the client may lack
+    /// older objects in it.
     pub(super) fn refuse(&self, cluster: &ClusterName, namespace: Option<&str>) -> bool {
         let namespace = namespace.unwrap_or_default();
         let place = || [(cluster.clone(), BTreeSet::from([SmolStr::from(namespace)]))].into();
         self.watch.contains(cluster, namespace) && self.watch.refuses(&place())
     }
 
-    /// Adds the place (cluster and namespace) of a change that the watch does not show to its client.
+    /// Records that the watch did not show a change in this namespace to its client, which may therefore lack objects
+    /// there.
     pub(super) fn omit(&mut self, cluster: &ClusterName, namespace: Option<&str>) {
         self.watch.omit(cluster, namespace.unwrap_or_default());
     }

@@ -49,7 +49,7 @@ enum Kind {
     /// A list, a query or a request for one object.
     Request,
     Watch,
-    /// The scan of a query, counted in addition to its request.
+    /// A query that scans objects. It is also counted as a request.
     Scan,
 }
 
@@ -91,12 +91,12 @@ impl FairQueue {
         self.admit_kind(Kind::Request, reader, own)
     }
 
-    /// Admits a watch, unless this reader or all readers together have too many.
+    /// Admits a watch, unless this reader or all readers together have too many watches.
     pub(super) fn admit_watch(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Result<Admission, Limit> {
         self.admit_kind(Kind::Watch, reader, limits.watches.unwrap_or(usize::MAX))
     }
 
-    /// Admits a query that scans objects, unless this reader has too many.
+    /// Admits a query that scans objects, unless this reader has too many such queries in progress.
     pub(super) fn admit_scan(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Result<Admission, Limit> {
         self.admit_kind(Kind::Scan, reader, limits.scans.unwrap_or(usize::MAX))
     }
@@ -171,7 +171,7 @@ impl FairQueue {
         Turn(self)
     }
 
-    /// Passes a turn on to the next reader, or frees it.
+    /// Ends a turn: grants it to the next waiting request, or lowers the number of turns in use if none waits.
     fn pass_on(&self) {
         let mut state = self.state.lock();
         let state = &mut *state;

@@ -118,7 +118,7 @@ pub(super) async fn answer(
     Ok(list_response(api, listing, &asked, &at.coverage, admission).await)
 }
 
-/// Reads a list in protobuf once to learn its length, which precedes the items.
+/// Encodes all items of a protobuf list once to learn their total length, which must be sent before the items.
 async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &ReadRequest) -> Result<(), EncodeError> {
     while listing.is_unmeasured() {
         let _turn = api.turn(&asked.reader).await;
@@ -127,7 +127,7 @@ async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &ReadRequest)
     Ok(())
 }
 
-/// Records for the audit log that the answer has one object, and its cluster.
+/// Records for the audit log that the answer contains one object, and the cluster of that object.
 fn note(asked: &ReadRequest, (_, origin): &ObjectWithOrigin) {
     asked.notes.clusters([&origin.cluster]);
     asked.notes.served(1);
@@ -204,7 +204,8 @@ pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &ReadReq
     }
 }
 
-/// Returns the state of the cache that a request asks for, and the position after which a continued list goes on.
+/// Returns the state of the cache that a request asks for. For a request with a continue token, also returns the
+/// position after which the list goes on.
 async fn state_of(scope: &Scope, asked: &ReadRequest, is_get: bool) -> Result<(At, Option<ListPosition>), Status> {
     match list_at(&asked.options, is_get)? {
         ListAt::Present => Ok((present(scope, scope.snapshot())?, None)),
@@ -414,8 +415,8 @@ struct Rest {
 struct ListChanged;
 
 impl Rest {
-    /// Returns the next part of the list, or an error that ends the connection, so that the client does not take an
-    /// incomplete list for the whole.
+    /// Returns the next part of the list; `None` at the end. An error ends the connection, so that the client does not
+    /// take an incomplete list for the whole.
     async fn next(&mut self) -> Option<Result<Bytes, ListChanged>> {
         loop {
             let chunk = match self.first.take() {

@@ -105,7 +105,7 @@ fn is_pretty(parts: &Parts, accepted: &Accepted) -> bool {
     accepted.pretty || asked.unwrap_or_else(|| is_read_by_people(parts))
 }
 
-/// Returns the `Accept` headers, joined to one.
+/// Returns the values of all `Accept` headers, joined by commas; `None` if there are none.
 pub(super) fn accept_of(parts: &Parts) -> Option<String> {
     let all: Vec<_> = parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
     (!all.is_empty()).then(|| all.join(","))

@@ -57,7 +57,8 @@ impl Clusters {
     }
 }
 
-/// Cache, clusters and naming that a request addresses, and which objects of the cache its reader may see.
+/// The cache and the clusters that a request addresses, and how objects are named in the answer. Also knows which
+/// objects of the cache the reader may see.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     pub(super) cache: CacheInfo,
@@ -114,8 +115,8 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Refuses a request of which the reader may see nothing, as kube-apiserver does. At URL roots of several clusters,
-    /// a reader needs to see only some objects; the answer has the visible objects of all clusters.
+    /// Refuses a request if the reader has no right to its objects, as kube-apiserver does. At URL roots of several
+    /// clusters, a right to some of the objects is enough; the answer then has only the visible objects.
     ///
     /// # Errors
     /// [`Status`] of code 403.
@@ -216,7 +217,8 @@ impl Scope {
         snapshot.expected().filter(|(cluster, labels)| self.clusters.include_cluster(cluster, labels))
     }
 
-    /// Returns the labels of a cluster that has the resource, or is expected to have it once it answers.
+    /// Returns the labels of a cluster; `None` unless the cluster has the resource, or is expected to have it once it
+    /// answers.
     fn labels_of(&self, cluster: &ClusterName) -> Option<ClusterLabels> {
         let snapshot = self.cache.published.load();
         let mut origins = snapshot.partitions().map(|(_, partition)| partition.origin());
@@ -224,7 +226,8 @@ impl Scope {
         known.or_else(|| snapshot.expected().find(|(name, _)| *name == cluster).map(|(_, labels)| labels.clone()))
     }
 
-    /// Returns whether any informer of the resource in a cluster has synced, whether its objects are visible or not.
+    /// Returns whether at least one informer of the resource in a cluster has synced, even if the reader may not see
+    /// its objects.
     fn is_synced(&self, cluster: &ClusterName) -> bool {
         let snapshot = self.cache.published.load();
         snapshot.partitions().any(|(_, partition)| partition.has_synced() && partition.origin().cluster == *cluster)
@@ -300,8 +303,8 @@ impl Scope {
         }
     }
 
-    /// Returns whether a watch must end, because new labels of a cluster have changed which of its namespaces the
-    /// reader sees. Stores the present labels in `seen`.
+    /// Returns whether a watch must end: a cluster has new labels, and with them the reader sees other namespaces of
+    /// it. Stores the present labels in `seen`.
     pub(super) fn have_labels_changed(&self, seen: &mut SeenLabels) -> bool {
         let snapshot = self.cache.published.load();
         let origins = snapshot.partitions().map(|(_, partition)| partition.origin());

@@ -105,7 +105,7 @@ impl Selection {
         !self.labels.is_empty() || !self.terms.is_empty()
     }
 
-    /// Returns the namespace that all selected objects have.
+    /// Returns the namespace of the selected objects; `None` if the selection is not limited to one namespace.
     fn namespace(&self) -> Option<&str> {
         // An empty value selects objects without a namespace.
         let by_field = || self.equal(|source| matches!(source, Source::Namespace)).filter(|value| !value.is_empty());
@@ -222,8 +222,8 @@ fn is_index_form(value: &str) -> bool {
     !value.is_empty() && !value.starts_with(['[', '{']) && (is_plain_integer || !is_number())
 }
 
-/// Returns a field by its path if the cache has an index of it. Objects can be selected by such fields in addition to
-/// the fields that kube-apiserver allows.
+/// Returns the field with the path `field`; `None` unless the cache has an index of it. Indexed fields can be used in
+/// field selectors in addition to the fields that kube-apiserver allows.
 fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
     let path: FieldPath = field.parse().ok()?;
     snapshot.has_index_of(&path).then(|| Field::Paths(vec![path], ""))

@@ -89,10 +89,10 @@ impl SelfReview {
         }
     }
 
-    /// Returns the specification of a review that a client sent.
+    /// Returns the member `spec` of the review that a client sent.
     ///
     /// # Errors
-    /// [`Status`] of code 400 if the body is of another kind, or if its members have other types.
+    /// [`Status`] of code 400 if the body is not a review of this kind or has a member of a wrong type.
     fn spec(self, body: &[u8], is_protobuf: bool) -> Result<Value, Status> {
         let json = if is_protobuf { json_of(body, self)? } else { Cow::Borrowed(body) };
         let Written { kind, api_version, spec } = serde_json::from_slice(&json)

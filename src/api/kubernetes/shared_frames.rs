@@ -124,7 +124,8 @@ mod tests {
         Encoding { event, naming, media, form, cluster, version: Some(7) }
     }
 
-    /// Appends an event of this length, and returns whether it was encoded.
+    /// Appends an event of `length` bytes. Returns true if the event had to be encoded, false if kept bytes were
+    /// copied.
     fn is_encoded(frames: &SharedFrames, object: &Arc<StoredObject>, encoding: &Encoding, length: usize) -> bool {
         let (mut out, mut is_encoded) = (b"before".to_vec(), false);
         frames.append(object, encoding.clone(), &mut out, |out| {

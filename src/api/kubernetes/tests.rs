@@ -113,7 +113,7 @@ pub(in crate::api) struct Bench {
     pub(in crate::api) fleet: Arc<TestFleet>,
     api: Arc<ReadApi>,
     routes: Router,
-    /// Reader of the requests.
+    /// Reader (API user) that sends the requests.
     pub(in crate::api) reader: Reader,
     pub(in crate::api) partitions: BTreeMap<(String, Gvr), PartitionId>,
 }

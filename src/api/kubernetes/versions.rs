@@ -24,7 +24,7 @@ impl Scope {
         if self.naming.is_fleet() { Some(snapshot.version()) } else { self.cluster_version(snapshot) }
     }
 
-    /// Returns the resource version of a state; fails if there is none.
+    /// Returns the resource version of a snapshot; fails if it has none.
     ///
     /// # Errors
     /// [`Status`] of code 503 if no informer of the cluster has synced, or its versions are not integers.
@@ -44,10 +44,10 @@ impl Scope {
         }
     }
 
-    /// Returns the version up to which a snapshot has all changes. `None` if it is unknown.
+    /// Returns the version up to which a snapshot has all changes; `None` if it is unknown.
     ///
-    /// At a URL root of one cluster, it may be less than [`Self::version`]. For example, a hub that restarts after a
-    /// kill shows readers a made-up version, higher than any that they have seen.
+    /// At a URL root of one cluster, this version may be less than [`Self::version`]. After a kill and restart, for
+    /// example, readers get a version that the hub has made up, which is greater than all earlier ones.
     fn complete_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {
             Clusters::One(cluster) => snapshot.cluster_complete(cluster),
@@ -58,8 +58,8 @@ impl Scope {
     /// Waits until the present snapshot has all changes up to the version `wanted`, and returns it.
     ///
     /// # Errors
-    /// [`Status`] of code 504 after three seconds, as in kube-apiserver. [`Status`] of code 410 if an earlier process
-    /// of the hub made up `wanted`, so that the cluster itself never reaches it.
+    /// [`Status`] of code 504 after three seconds, as in kube-apiserver. [`Status`] of code 410 if `wanted` is a
+    /// version that an earlier process of the hub made up: the cluster itself never reaches it.
     pub(super) async fn not_older_than(&self, wanted: u64) -> Result<Arc<Snapshot>, Status> {
         if matches!(self.clusters, Clusters::One(_)) && wanted >= MADE_UP {
             // This process or an earlier one has made up such a version, so the cluster itself will never reach it.

@@ -42,7 +42,7 @@ pub(super) struct WatchOptions {
     /// Resource version of the cluster that the client has, if the hub has not reached it yet; otherwise `None`.
     /// Changes up to this version are left out, because the client knows them.
     pub(super) skipped: Option<u64>,
-    /// End of the watch.
+    /// Time at which the watch ends.
     pub(super) until: Instant,
 }
 
@@ -193,8 +193,9 @@ impl Watch {
             || self.scope.visibility.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
     }
 
-    /// Asks the cluster of the next change whether the reader may see its namespace, if that is not known yet. Returns
-    /// false if the client must list again: the namespace is visible, and the client may lack older objects of it.
+    /// Asks the cluster of the next change whether the reader may see the namespace of the changed object, unless that
+    /// is known. Returns false if the client must list again: the reader may see the namespace, and the client may lack
+    /// older objects in it.
     async fn review_next(&mut self) -> bool {
         let Some(change) = self.pending.last().filter(|change| !self.is_decided(change)) else { return true };
         let change = Arc::clone(change);

@@ -37,7 +37,7 @@ use informer_hub_types::rng;
 /// kube-apiserver.
 const LEAST_TIME: Duration = Duration::from_secs(1800);
 
-/// Longest time of a watch.
+/// Maximum duration of a watch.
 const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
 
 /// Answers a watch.
@@ -92,10 +92,10 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// Start of a watch.
+/// Position in the changes at which a watch starts, and the present objects to send before the changes.
 struct Start {
     cursor: HistoryCursor,
-    /// Scan of the initial state; `None` if none is written.
+    /// Scan of the present objects; `None` if the watch sends only changes.
     initial: Option<Scan>,
     omitted: Option<OmittedPlaces>,
 }

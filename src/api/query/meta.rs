@@ -8,7 +8,7 @@ use crate::cache::Answer;
 use informer_hub_access::Visibility;
 use informer_hub_types::{ApiResource, Freshness};
 
-/// Returns the members of a JSON answer that precede its items.
+/// Returns the members of a JSON answer that precede its items, such as `coverage`, `plan` and `cost`.
 pub(super) fn members(
     answer: &Answer,
     (resource, visibility): (&ApiResource, &Visibility),

@@ -2,8 +2,8 @@
 //!
 //! `GET` has the request as parameters, `POST` as a JSON object with the same members. Both only read.
 //!
-//! A request passes `request` (parse), the cache, and `rows` (write the answer in turns). `docs/query-api.md` describes
-//! it for users.
+//! The module `request` parses a request, the cache executes the query, and the module `rows` writes the answer.
+//! `docs/query-api.md` describes it for users.
 
 mod cells;
 mod meta;
