@@ -309,7 +309,7 @@ impl Builds {
         self.queue.front().is_some_and(BuildRequest::is_under_way)
     }
 
-    /// Returns whether a build is running or queued.
+    /// Returns whether the build with this ID is running or queued.
     pub(super) fn has(&self, id: BuildId) -> bool {
         self.queue.iter().any(|request| request.id == id)
     }

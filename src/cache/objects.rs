@@ -269,9 +269,11 @@ pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
     Bound::Unbounded
 }
 
-/// Converts a bound of a key range to a position in the tree: a key, and whether the position is after that key.
-/// `behind` is false for the start of the range and true for its end: an included start is before its key, an included
-/// end after it. `None` if the range is unbounded.
+/// Converts a bound of a key range to a position in the tree: directly before a key (false) or directly after it
+/// (true). `None` if the range has no bound on this side.
+///
+/// `behind` is false for the start of the range, true for its end. An included start is before its key, and an included
+/// end is after it.
 fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
     match bound {
         Bound::Unbounded => None,
@@ -325,12 +327,12 @@ impl Objects {
         self.len() == 0
     }
 
-    /// Returns the object at a key.
+    /// Returns the object at a key; `None` if there is none.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
         self.tree.find(Probe::of(key)).and_then(|(leaf, at)| leaf.objects[at].as_ref())
     }
 
-    /// Inserts an object and returns the previous one of its key.
+    /// Inserts an object, and returns the object that it replaces; `None` if its key is new.
     pub(super) fn insert(&mut self, object: Arc<StoredObject>) -> Option<Arc<StoredObject>> {
         let known = self.namespaces.get();
         let is_known = known.is_some_and(|known| object.key().namespace().is_none_or(|it| has(known, it)));
@@ -341,7 +343,7 @@ impl Objects {
         old
     }
 
-    /// Removes a key and returns its object.
+    /// Removes the object at a key and returns it; `None` if there is none.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<StoredObject>> {
         let is_known = self.namespaces.get().is_some();
         let old = self.tree.remove(Probe::of(key)).flatten();

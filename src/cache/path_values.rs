@@ -37,7 +37,8 @@ pub(super) fn scalars_at(path: &FieldPath, json: &[u8], mut found: impl FnMut(&s
     if is_read { Ok(()) } else { Err(IndexError("the stored bytes are not JSON".to_owned())) }
 }
 
-/// Scans the value at `at` for the rest of a path. Returns where the value ends.
+/// Scans the JSON value at offset `at` of `input` for `path`, and calls `found` with each scalar there. Returns the
+/// offset at which the value ends.
 fn value(input: &[u8], at: usize, path: &[Segment], found: &mut dyn FnMut(&str)) -> Scanned {
     let (byte, start) = scan::token(input, at)?;
     match (path.split_first(), byte) {

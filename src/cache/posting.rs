@@ -13,7 +13,7 @@ pub struct PartitionId(pub u32);
 /// Location of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Location {
-    /// The partition.
+    /// ID of the partition that contains the object.
     pub partition: PartitionId,
     /// Key of the object in the partition.
     pub key: ObjectKey,
@@ -28,8 +28,8 @@ impl Location {
     }
 }
 
-/// Set of the locations of the objects that have one index value; never empty. Each location costs one reference to a
-/// key. Keys in a chunk store their partition once if it is the same for all.
+/// Set of the locations of the objects that have one index value; never empty. Per object, it stores a reference to the
+/// key and the ID of the partition. A chunk whose locations are all in one partition stores that ID once.
 ///
 /// Most values have one or few objects. A set of one location needs no allocation, and a set of few needs a single
 /// allocation of exact size. Larger sets are a persistent tree of chunks. An update of a set with a million locations
@@ -123,7 +123,8 @@ impl Posting {
         self.iter_from(partition).take_while(move |(at, _)| *at == partition).map(|(_, key)| key)
     }
 
-    /// Returns the sorted keys in one partition after a key, at a cost independent of those before it.
+    /// Returns the keys in one partition that follow a given key, sorted. The cost does not depend on the keys before
+    /// it.
     pub(super) fn keys_after<'p>(
         &'p self,
         partition: PartitionId,
@@ -198,7 +199,8 @@ impl Chunk {
         }
     }
 
-    /// Returns the position of a location, or its insertion point.
+    /// Returns the index of a location in the chunk. If the chunk does not contain it, returns its insertion point as
+    /// the error.
     fn find(&self, wanted: At<'_>) -> Result<usize, usize> {
         match self {
             Self::Run(partition, keys) if *partition == wanted.0 => keys.binary_search(wanted.1),
@@ -302,12 +304,13 @@ impl Tree {
         Self { chunks: chunks.into_iter().filter_map(keyed).collect(), len }
     }
 
-    /// Returns the chunk that has or would have a location, with its key in the tree.
+    /// Returns the chunk that contains a location, or to which it would be added, with the chunk's key in the tree.
+    /// `None` if the tree is empty.
     fn chunk_of(&self, location: &Location) -> Option<(&Location, &Chunk)> {
         self.chunks.get_prev(location).or_else(|| self.chunks.get_min().map(|(key, chunk)| (key, chunk)))
     }
 
-    /// Returns the chunk that has or would have a location, and all chunks after it.
+    /// Returns the chunk that contains a location, or to which it would be added, and all chunks after that chunk.
     fn from<'t>(&'t self, first: &Location) -> (Option<&'t Chunk>, impl Iterator<Item = &'t Chunk> + use<'t>) {
         let found = self.chunk_of(first);
         let after = found.map_or(Unbounded, |(key, _)| Excluded(key));
@@ -363,7 +366,7 @@ impl Tree {
     }
 }
 
-/// Returns a chunk with its first location, unless it is empty.
+/// Returns a chunk with its first location, for use as the chunk's key; `None` if the chunk is empty.
 fn keyed(chunk: Chunk) -> Option<(Location, Chunk)> {
     let first = chunk.all().next().map(owned)?;
     Some((first, chunk))

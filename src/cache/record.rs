@@ -22,8 +22,8 @@ fn number(version: Option<&ResourceVersion>) -> Option<u64> {
 }
 
 impl Store {
-    /// Sets the versions under which an earlier process saved the present state. With them, readers of the earlier
-    /// process can resume. The store must hold the complete saved state.
+    /// Sets the resource versions that the restored state had in the process that saved it. Readers of that process can
+    /// then resume their watches. The store must hold exactly the saved state.
     ///
     /// The versions are dropped at the next change, or when [`Self::keep_history`] has used them.
     pub fn set_saved_version(&mut self, saved: SavedVersion, clusters: BTreeMap<ClusterName, ClusterVersions>) {
@@ -97,9 +97,10 @@ impl Store {
         greatest.map_or(Floor::UNKNOWN, |below| Floor { below, exact })
     }
 
-    /// Goes back from versions that the hub made up to those that the apiserver assigns. Does nothing until every
-    /// partition of the cluster is complete up to the version at which this is safe. Readers must then list again,
-    /// since they may have made-up versions.
+    /// Ends the use of made-up versions for a cluster: changes get the apiserver's versions again. Readers must then
+    /// list again, since they may have made-up versions.
+    ///
+    /// Does nothing until every partition of the cluster is complete up to the version in its mark `until`.
     fn return_to_own_versions(&mut self, partition: &mut Partition) {
         if partition.marks.until.is_none() || partition.marks.is_behind() {
             return;
@@ -225,10 +226,10 @@ impl Store {
         self.history().is_some_and(|history| history.has_used(cluster, version))
     }
 
-    /// Returns the resource versions that are in use, so that the hub can give another one to a deletion that it did
-    /// not observe. These are the versions of recorded changes and of the partition's objects.
+    /// Returns the resource versions that are in use, so that the hub can give an unused one to a deletion that the
+    /// watch missed. In use are the versions of recorded changes and of the partition's objects.
     ///
-    /// Versions that the apiserver sent with the changes in `drafts` count only if a recorded change has them.
+    /// Object versions that come from the changes in `drafts` are left out, since these changes are not recorded yet.
     fn used_versions(&self, cluster: &ClusterName, partition: &Partition, drafts: &[Draft]) -> HashSet<u64> {
         let received: HashSet<_> = drafts.iter().filter_map(Draft::received).collect();
         let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
@@ -313,7 +314,8 @@ impl Store {
         self.next.put(id, adopted);
     }
 
-    /// Records that the partition being written has joined: its objects are visible from now on.
+    /// Records that readers see the objects of `partition`, which is being written, from now on. `complete` is the
+    /// version up to which it has all changes. Does nothing before the first list of the partition is complete.
     pub(super) fn record_join(&mut self, id: PartitionId, partition: &mut Partition, complete: Option<u64>) {
         if !self.records() || !partition.synced {
             return;
@@ -352,7 +354,8 @@ impl Store {
         self.next.put(id, partition);
     }
 
-    /// Records that the informer of a partition has other cluster labels. Must be called after they have changed.
+    /// Records that the cluster labels of a partition's informer have changed. Must be called after the change;
+    /// `before` has the former labels.
     pub(super) fn record_relabel(&mut self, id: PartitionId, before: Arc<Origin>) {
         let Some(partition) = self.partition(id).filter(|partition| partition.synced && self.records()) else { return };
         if partition.origin().cluster_labels == before.cluster_labels {
@@ -421,7 +424,7 @@ impl Store {
     }
 }
 
-/// Returns the greatest resource version of the objects in a partition.
+/// Returns the greatest resource version of the objects in a partition; `None` if no version is a number.
 fn newest_of(partition: &Partition) -> Option<u64> {
     partition.iter().filter_map(|object| object.resource_version().as_number()).max()
 }

@@ -93,7 +93,8 @@ impl Partition {
         }
     }
 
-    /// Returns the object at a key, including staged changes.
+    /// Returns the newest object at a key, from the staged changes (hidden until a list is complete) or else the
+    /// visible objects.
     pub(super) fn newest(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
         match &self.relist {
             Relist::Staged(stage) => stage.objects.get(key).map_or_else(|| self.get(key), Option::as_ref),
