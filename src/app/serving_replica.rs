@@ -20,7 +20,8 @@ use informer_hub_reflector::Connector;
 use informer_hub_roles::{Backend, Cursor, NatsBackend, Replica, ReplicaParams, ReplicaStatus, ServedShard};
 use informer_hub_types::{ClusterName, Shard, ShardRules};
 
-/// How long the first read of the fleet's log waits for the progress in the leases of the sinks.
+/// Maximum time to read the progress of the sinks from their leases. The replica needs it before it reads the fleet's
+/// log, because it begins where the last leaders stopped.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Setup of a serving replica, the part of a process whose caches follow the log of its fleet instead of clusters.

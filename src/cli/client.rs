@@ -87,7 +87,7 @@ impl Unanswered {
 }
 
 impl HubArgs {
-    /// Creates the client. An option or its variable takes precedence over the configuration.
+    /// Creates the client. Command-line options and environment variables take precedence over the configuration.
     ///
     /// # Errors
     /// If an option, or a file that it names, is not usable.
@@ -111,8 +111,8 @@ impl HubArgs {
         Ok(Client { http: self.http(&url)?, url, token, origin })
     }
 
-    /// Reads `[hub]` of the file in `--config`. If neither `--config` nor `--url` is given, reads `./hub.toml` if it
-    /// exists. Other tables are ignored.
+    /// Reads the table `[hub]` of the file in `--config`; other tables are ignored. If neither `--config` nor `--url`
+    /// is given, reads `./hub.toml`. `None` if there is no file to read.
     fn hub(&self) -> anyhow::Result<Option<HubConfig>> {
         if let Some(path) = &self.config {
             return Ok(Some(Config::hub_from_file(path)?));

@@ -44,8 +44,8 @@ pub fn definition_of(gvr: &Gvr) -> SmolStr {
     smol_str::format_smolstr!("{}.{}", gvr.resource, gvr.group)
 }
 
-/// Decides about the requested resource `written`. `watched` is the resource that is watched for this request now.
-/// `was_defined` is whether a CRD of the watched resource was ever seen.
+/// Decides whether and in which API version the requested resource `written` is watched. `watched` is the resource that
+/// this request watches now. `was_defined` is whether a CRD of the watched resource was ever seen.
 ///
 /// If the request names no API group, the group of `watched` is kept, even if another group gets a resource of the same
 /// name.

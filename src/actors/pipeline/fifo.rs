@@ -2,7 +2,7 @@
 //!
 //! Back-pressure: `Enqueue` is answered when there is room, and a reflector has one `Enqueue` in flight. The processor
 //! receives one batch at a time: hundreds of changes if there is a backlog, a single change without delay. A batch is
-//! small compared with the amount at which a cache applies back-pressure.
+//! much smaller than the backlog of uncompressed objects at which a cache makes processors wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

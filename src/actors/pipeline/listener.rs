@@ -19,11 +19,11 @@ use crate::actors::subscribe::subscriber::Delivered;
 use crate::actors::subscribe::subscription::Subscription;
 use informer_hub_types::{InformerHealth, Origin};
 
-/// How often to check whether the informer's objects are on disk, while a durable subscriber waits for that.
+/// How often a listener checks whether the informer's objects are on disk, while a durable subscriber waits for that.
 const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often to check whether the informer's objects are on disk, until the informer's first list is complete. The
-/// checks can be rare, because the end of the list wakes the listener.
+/// How often a listener checks whether the informer's objects are on disk, before the informer's first list is
+/// complete. Rare checks suffice, because the end of the list wakes the listener.
 const LISTING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delivers to one subscriber of one informer; see the module.
@@ -35,7 +35,7 @@ pub(in crate::actors) struct ListenerActor {
     subscription: Arc<Subscription>,
     health: Arc<InformerHealth>,
     busy: bool,
-    /// Timer of the next check whether the objects are on disk, and its interval.
+    /// Timer of the next check whether the objects are on disk, and the interval for which the timer was set.
     disk_check: Option<(SpawnHandle, Duration)>,
     draining: bool,
     stopping: bool,

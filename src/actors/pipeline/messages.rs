@@ -40,8 +40,9 @@ pub struct Process {
 #[rtype(result = "()")]
 pub struct Wake;
 
-/// Adds a listener to a processor, which fills the inbox with the current objects. If the inbox was already filled from
-/// this partition (objects of one informer), it keeps its pending notifications instead.
+/// Adds a listener to a processor. The processor fills `inbox` with the current objects of its partition (objects of
+/// one informer). An inbox that was filled from this partition before is not filled again, and keeps its pending
+/// notifications.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Join {

@@ -131,7 +131,8 @@ fn may_be(rule: &Selected, entry: &ResourceConfig) -> bool {
     }
 }
 
-/// Checks that the OIDC issuer publishes keys with which the hub can verify tokens.
+/// Checks that the OIDC issuer publishes keys with which the hub can verify tokens. Returns a finding if it does not,
+/// and `None` if it does or no issuer is configured.
 pub(super) async fn issuer(config: &Config, timeout: Duration) -> Option<Finding> {
     let oidc = config.oidc.as_ref()?;
     let problem = match tokio::time::timeout(timeout, app::check_issuer(oidc)).await {

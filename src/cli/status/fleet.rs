@@ -1,4 +1,4 @@
-//! State of a process in its fleet: a line for the totals, and its problems.
+//! The process as a member of a fleet: its line among the totals of the status, and texts of its problems.
 
 use std::collections::BTreeSet;
 

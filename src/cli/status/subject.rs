@@ -1,4 +1,4 @@
-//! Subject of the commands that ask a running hub for its status.
+//! The part of the hub's status that each status command shows.
 
 /// Part of the status that a command shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,7 +55,8 @@ struct Watch {
     form: Form,
     every: HumanDuration,
     address: String,
-    /// Returns the width and whether to use colours. Called for each drawing, because a window may be resized.
+    /// Returns the width of the table (`None` for no limit), and whether to use colours. Called for each drawing,
+    /// because a window may be resized.
     terminal: fn(Form) -> (Option<usize>, bool),
     /// Area of the terminal that is redrawn in place; `None` to print a line for each change.
     place: Option<InPlace>,

@@ -202,7 +202,8 @@ pub(super) fn of_configuration(configuration: &Value) -> Option<String> {
     })
 }
 
-/// Returns the mistakes of a refused configuration after the first, and how to see those beyond the limit.
+/// Returns all mistakes of a refused configuration except the first. If there are too many to show, the last text says
+/// how to see the others.
 pub(super) fn further_mistakes(configuration: &Value) -> Vec<String> {
     let mistakes = mistakes(configuration);
     let mut lines: Vec<_> = mistakes.iter().take(MAX_MISTAKES).skip(1).cloned().collect();
