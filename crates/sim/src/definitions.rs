@@ -20,9 +20,9 @@ const REMOVED: usize = 16;
 pub(super) struct Definitions {
     /// Additional served versions, each with the version in which its objects are stored.
     served: BTreeMap<Gvr, Gvr>,
-    /// Number of changes to each definition, by storage version.
+    /// Number of changes to each definition. The key is the version in which the resource's objects are stored.
     generations: BTreeMap<Gvr, u64>,
-    /// Versions in which objects are stored but not served.
+    /// API versions in which objects are stored but not served.
     unserved: BTreeSet<Gvr>,
     /// Objects and histories of removed resources, oldest first.
     removed: Vec<Collection>,

@@ -27,7 +27,7 @@ use super::watch::WatchSource;
 use super::writer::Writer;
 use informer_hub_types::ObjectKey;
 
-/// Answers one request. An error cuts the connection.
+/// Answers one request. If this returns an error, the connection is cut.
 pub(super) async fn handle<B>(shared: Arc<Shared>, link: Arc<Link>, request: Request<B>) -> io::Result<SimResponse>
 where
     B: Body<Error: Into<BoxError>>,

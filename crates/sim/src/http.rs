@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::media::Media;
 use super::protobuf;
 
-/// Answer body. An error cuts the connection.
+/// Body of an answer. If it yields an error, the connection is cut.
 pub(super) type SimBody = UnsyncBoxBody<Bytes, io::Error>;
 
 pub(super) type SimResponse = Response<SimBody>;

@@ -26,7 +26,7 @@ pub(super) struct Accepted {
     pub(super) partial: bool,
 }
 
-/// Returns the supported encoding that an `Accept` header prefers; `None` if it supports none of them.
+/// Returns the supported encoding that an `Accept` header prefers; `None` if the header names no supported one.
 ///
 /// `has_message` returns whether the objects can be encoded in protobuf. Its argument is true for
 /// `PartialObjectMetadata`, false for whole objects.

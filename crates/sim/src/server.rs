@@ -50,7 +50,7 @@ impl SimServer {
         self.shared.with_world(work)
     }
 
-    /// Returns the state that an observer of the whole resource should have now.
+    /// Returns UID and version of each object that a consumer of the whole resource should have now.
     #[must_use]
     pub fn truth(&self, gvr: &Gvr) -> GroundTruth {
         self.with_world(|world| world.truth(gvr))

@@ -22,7 +22,7 @@ const LOG: usize = 10_000;
 /// How a simulated server treats `sendInitialEvents`, the request for a streaming list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Streaming {
-    /// Streaming lists, as in Kubernetes 1.35 and later.
+    /// Answers with a streaming list, like Kubernetes 1.35 and later.
     Supported,
     /// Answers HTTP 422, like a server without the feature.
     Refused,

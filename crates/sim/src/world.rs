@@ -331,13 +331,13 @@ impl World {
         objects.keys().nth(rng.random_range(0..objects.len())).cloned()
     }
 
-    /// Returns the state that an observer of the whole resource should have.
+    /// Returns UID and version of each object that a consumer of the whole resource should have.
     #[must_use]
     pub fn truth(&self, gvr: &Gvr) -> GroundTruth {
         self.truth_where(gvr, &Filter::all())
     }
 
-    /// Returns the state that an observer of the selected objects should have.
+    /// Returns UID and version of each object that a consumer of the objects selected by `filter` should have.
     #[must_use]
     pub fn truth_where(&self, gvr: &Gvr, filter: &Filter) -> GroundTruth {
         let selected = self.objects(gvr).filter(|object| filter.matches(object));

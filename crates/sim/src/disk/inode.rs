@@ -17,7 +17,7 @@ pub(super) struct Inode {
     /// Number of bytes at the start of `data` that have been synced. Up to this length, `durable` equals `data`, except
     /// in the ranges `lost`.
     stable: usize,
-    /// Ranges that failed syncs have lost.
+    /// Ranges of `data` that a failed sync should have written. A later sync does not make them durable.
     lost: Vec<Range<usize>>,
 }
 

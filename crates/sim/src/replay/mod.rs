@@ -75,7 +75,7 @@ impl ReplayConfig {
 /// Events that watches may send, and their pace.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
-    /// Number of events that may be sent.
+    /// Number of events that each watch may send, counted from the first event of the server.
     total: u64,
     /// Index of the first event that is sent at the interval `every`. Earlier events are sent as fast as clients read.
     from: u64,

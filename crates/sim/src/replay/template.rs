@@ -13,11 +13,11 @@ use super::super::world::{World, WorldConfig};
 use super::shape::{Common, Sketch, Workloads};
 use super::{ReplayConfig, SENT};
 
-/// Number of digits in a slot: a place in an encoded pod where a number is overwritten.
+/// Number of digits of a slot: the place in an encoded pod where the version or the send time is written.
 const DIGITS: usize = 16;
-/// Placeholder by which the slot of the version is found.
+/// Placeholder digits in an encoded pod, which mark the place for the version.
 const VERSION_SLOT: &str = "1000000000000001";
-/// Placeholder by which the slot of the send time is found.
+/// Placeholder digits in an encoded pod, which mark the place for the send time.
 const SENT_SLOT: &str = "1000000000000002";
 /// Number that is added to every resourceVersion, so that each has the 16 digits of its slot. In the slot of the send
 /// time, it means "never sent".
