@@ -35,7 +35,7 @@ pub fn texts() -> impl Strategy<Value = SmolStr> {
     .prop_map(SmolStr::new)
 }
 
-/// Texts that need escaping or quotes.
+/// Generates texts that need escaping or quotes in a query.
 fn odd_texts() -> impl Strategy<Value = SmolStr> {
     prop_oneof![3 => texts(), 1 => "[ -~é\\n\\t]{0,8}".prop_map(SmolStr::from), 1 => "\\PC{0,4}".prop_map(SmolStr::from)]
 }
@@ -205,7 +205,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Objects with the metadata that a [`Head`](crate::Head) needs.
+/// Generates objects with the metadata that a [`Head`](crate::Head) needs.
 pub fn objects() -> impl Strategy<Value = Value> {
     let labels = prop::collection::btree_map("[ab]", "web|b|3|", 0..3);
     let owners = prop::option::of(prop::collection::vec(texts(), 0..3));

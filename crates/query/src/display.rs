@@ -202,7 +202,7 @@ impl<T: Display> Display for List<'_, T> {
     }
 }
 
-/// A text, quoted if necessary.
+/// Formatter of a text, which is quoted if necessary.
 struct Name<T>(T);
 
 impl<T: AsRef<str>> Display for Name<T> {

@@ -14,7 +14,7 @@ use informer_hub_types::{nearest_name, position_of, printable_char};
 #[error("{problem} (at position {})", position_of(text, *at))]
 #[non_exhaustive]
 pub struct InvalidQuestion {
-    /// The query text. If it is too long, only its start.
+    /// The query text; only its start if the text is too long.
     pub text: String,
     /// Byte offset in `text` at which the problem was found.
     pub at: usize,

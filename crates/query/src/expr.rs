@@ -52,7 +52,7 @@ pub enum Expr {
 /// A test of a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TextTest {
-    /// Equal to one of these.
+    /// Equal to one of these texts.
     In(Vec<SmolStr>),
     /// Starts with this text.
     Prefix(SmolStr),
@@ -69,9 +69,9 @@ pub enum Test {
     Is(Literal),
     /// Not equal to this value, or missing.
     IsNot(Literal),
-    /// Equal to one of these.
+    /// Equal to one of these values.
     In(Vec<Literal>),
-    /// Equal to none of these, or missing.
+    /// Equal to none of these values, or missing.
     NotIn(Vec<Literal>),
     /// Less than this value (`<`).
     Less(Literal),

@@ -52,7 +52,7 @@ impl SortKey {
 }
 
 impl Direction {
-    /// Reverses `order` if the direction is descending.
+    /// Returns `order`, reversed if the direction is descending.
     #[must_use]
     pub fn apply(self, order: Ordering) -> Ordering {
         match self {

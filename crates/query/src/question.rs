@@ -49,17 +49,17 @@ pub enum Direction {
 /// The form of an answer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Output {
-    /// The objects.
+    /// The selected objects.
     #[default]
     Objects,
     /// These columns of each object. A column may have no value, one, or several.
     Columns(Vec<Column>),
     /// Only the number of objects.
     Count,
-    /// The number of objects per value. An object counts once for each of its distinct values, or for `null` if it has
-    /// none.
+    /// The number of objects per value of a column. An object counts once for each of its distinct values, or for
+    /// `null` if it has none.
     CountBy(Column),
-    /// The distinct values, without `null`.
+    /// The distinct values of a column, without `null`.
     Distinct(Column),
 }
 

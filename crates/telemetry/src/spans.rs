@@ -22,7 +22,7 @@ pub fn list(cluster: &impl Display, resource: &impl Display, scope: &impl Displa
     )
 }
 
-/// Records the result of a list. `pages` is 0 for a streaming list.
+/// Records the result of a list in its span. `pages` is 0 for a streaming list.
 pub fn end_list(span: &Span, objects: u64, pages: u64, error: Option<&dyn Display>) {
     span.record("objects", objects).record("pages", pages);
     fail(span, error);
@@ -38,7 +38,7 @@ pub fn watch(cluster: &impl Display, resource: &impl Display, scope: &impl Displ
     )
 }
 
-/// Records the result of a watch.
+/// Records the result of a watch in its span.
 pub fn end_watch(span: &Span, events: u64, error: Option<&dyn Display>) {
     span.record("events", events);
     fail(span, error);
