@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 /// Model of one informer.
 #[derive(Clone, Debug)]
 struct Model {
-    /// Number of objects in its cluster.
+    /// Number of objects that the informer's cluster has.
     cluster: u64,
     /// Bytes of a compressed body.
     body: u64,

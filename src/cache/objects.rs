@@ -220,7 +220,7 @@ impl<'t> Run<'t> {
         self.objects.len()
     }
 
-    /// Returns the object at a position.
+    /// Returns the object at index `at` of this run; `None` beyond the end.
     pub(super) fn get(self, at: usize) -> Option<&'t Arc<StoredObject>> {
         self.objects.get(at)?.as_ref()
     }

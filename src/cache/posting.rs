@@ -10,7 +10,7 @@ use informer_hub_types::ObjectKey;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PartitionId(pub u32);
 
-/// Location of an object.
+/// Location of an object: its partition and its key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Location {
     /// ID of the partition that contains the object.
@@ -250,7 +250,7 @@ impl Chunk {
     }
 }
 
-/// A slice of adjacent locations.
+/// Adjacent locations of a chunk, borrowed.
 enum Run<'p> {
     Of(PartitionId, &'p [ObjectKey]),
     Mixed(&'p [Location]),

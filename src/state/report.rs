@@ -16,11 +16,11 @@ pub struct StateReport {
     pub root: String,
     /// Whether a process uses the directory. If so, files may be incomplete.
     pub access: Access,
-    /// Sinks and durable subscribers.
+    /// Reports of the sinks and durable subscribers.
     pub readers: Vec<ReaderReport>,
-    /// The saved caches.
+    /// Reports of the saved caches.
     pub caches: Vec<CacheReport>,
-    /// Clusters found by cluster sources, if any.
+    /// Report of the clusters found by cluster sources; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetReport>,
     /// Why the file of short names cannot be read; `None` if it can, or if there is no file.

@@ -88,7 +88,7 @@ struct SelectableField {
 }
 
 impl Definitions {
-    /// Returns the definition of the resource of a request.
+    /// Returns the definition of the resource that a request addresses.
     pub(super) async fn of(&self, fleet: &dyn Fleet, scope: &Scope, reader: &Reader) -> Definition {
         self.of_resource(fleet, &scope.cache, &scope.clusters, reader).await
     }

@@ -1,4 +1,4 @@
-//! Documents: version, discovery, OpenAPI, health.
+//! Answers to requests for documents: version, discovery, OpenAPI, health.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ static METADATA: LazyLock<Members> = LazyLock::new(|| {
     Members::new([&path])
 });
 
-/// Names and resource versions that objects have below a URL root.
+/// How objects are named below a URL root, and which resource versions they have there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Naming {
     /// Names and resource versions as in the object's cluster, without changes.

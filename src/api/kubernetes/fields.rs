@@ -12,7 +12,7 @@ pub(super) enum Field {
     Name,
     /// `metadata.namespace`.
     Namespace,
-    /// `metadata.cluster`, at URL roots of several clusters.
+    /// `metadata.cluster`, the name of the object's cluster; only at URL roots of several clusters.
     Cluster,
     /// Paths in the object, and a default value. The field's value is the first value found at these paths, or else the
     /// default.

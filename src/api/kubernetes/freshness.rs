@@ -68,7 +68,7 @@ impl Coverage {
         }
     }
 
-    /// Adds a cluster that has the resource and whose first list is not complete.
+    /// Adds a cluster to the missing ones: it has the resource, but its first list is not complete.
     pub(in crate::api) fn add_missing(&mut self, cluster: &ClusterName) {
         if !self.missing.contains(cluster) {
             self.missing.push(cluster.clone());

@@ -17,7 +17,7 @@ use informer_hub_types::{ClusterName, Origin, StoredObject};
 /// Number of objects after which a part of the answer ends, even if none of them is selected.
 const SCAN: usize = 512;
 
-/// Bytes after which a part of the answer ends.
+/// Number of bytes after which a part of the answer ends.
 const CHUNK: usize = 128 << 10;
 
 /// Maximum bytes of encoded protobuf items that are kept in memory. The items of larger lists are encoded twice.

@@ -40,7 +40,7 @@ struct ClientCounts {
     watchers: u64,
 }
 
-/// Values of the counters at one moment.
+/// Values of the read API's counters at one moment.
 #[derive(Debug)]
 pub struct ReadCounts {
     /// Requests by verb and resource.

@@ -102,8 +102,8 @@ pub struct ReadApi {
     usage: Arc<ReaderUse>,
     /// Cancelled at shutdown, which ends watches.
     closing: CancellationToken,
-    /// The time of creation, as wall-clock time and on the monotonic clock. Wall-clock times of changes are derived
-    /// from this pair, so that all readers get the same times.
+    /// Time at which this value was created, as wall-clock time and on the monotonic clock. Wall-clock times of changes
+    /// are derived from this pair, so that all readers get the same times.
     began: (jiff::Timestamp, Instant),
 }
 

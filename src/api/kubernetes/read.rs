@@ -279,7 +279,7 @@ struct Page {
     has_more: bool,
 }
 
-/// Reads a page, and finds out whether another object follows.
+/// Reads one page of a list, and checks whether another object follows it.
 async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &ReadRequest) -> Page {
     let (mut objects, mut has_more) = (Vec::new(), false);
     loop {

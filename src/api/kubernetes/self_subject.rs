@@ -145,7 +145,7 @@ impl ResourceAttributes {
         self.resource == "*" || self.group == "*"
     }
 
-    /// Returns the resource as kubectl writes it.
+    /// Returns the name of the resource as kubectl writes it, such as `deployments.apps`.
     fn name(&self) -> String {
         let name =
             if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) };

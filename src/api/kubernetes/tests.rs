@@ -108,7 +108,7 @@ impl Fleet for TestFleet {
     }
 }
 
-/// The API in front of a fleet.
+/// The read API over a fleet of clusters in memory.
 pub(in crate::api) struct Bench {
     pub(in crate::api) fleet: Arc<TestFleet>,
     api: Arc<ReadApi>,
@@ -131,7 +131,7 @@ fn cluster(name: &str, tier: &str) -> ClusterInfo {
     }
 }
 
-/// A pod with a label `app`, on a node.
+/// Returns a pod with a label `app`, on a node.
 pub(in crate::api) fn pod(namespace: &str, name: &str, version: u64, app: &str, node: &str) -> StoredObject {
     let json = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -177,12 +177,12 @@ impl Bench {
         Arc::clone(&self.api)
     }
 
-    /// Updates a pod.
+    /// Applies an update of a pod to the cache of a cluster.
     pub(in crate::api) fn change(&self, cluster: &str, pod: StoredObject) {
         self.event(cluster, DeltaKind::Updated, pod);
     }
 
-    /// Two clusters with two pods each, listed at version 10.
+    /// Creates two clusters with two pods each, listed at resource version 10.
     pub(in crate::api) fn with_pods() -> Self {
         let mut bench = Self::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
         for cluster in ["a", "b"] {
@@ -321,7 +321,7 @@ impl Bench {
         self.routes = routes(Arc::clone(&self.api)).merge(crate::api::read_routes(&self.api));
     }
 
-    /// Changes the tier of a cluster.
+    /// Changes the label `tier` of a cluster.
     pub(in crate::api) fn relabel(&self, cluster: &str, tier: &str) {
         let mut stores = self.fleet.stores.lock();
         for ((_, gvr), id) in self.partitions.iter().filter(|((name, _), _)| name == cluster) {

@@ -40,7 +40,7 @@ const LEAST_TIME: Duration = Duration::from_secs(1800);
 /// Maximum duration of a watch.
 const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Answers a watch.
+/// Answers a watch request.
 pub(super) async fn answer(
     api: &Arc<ReadApi>,
     mut scope: Scope,

@@ -31,7 +31,7 @@ impl Items {
         }
     }
 
-    /// Returns the name of the member that has the items in a JSON answer.
+    /// Returns the name of the JSON member in which an answer has its items, such as `rows`.
     pub(super) fn member(&self) -> &'static str {
         match self {
             Self::Objects(_) => "items",

@@ -103,7 +103,7 @@ impl ParsedQuery {
         Ok(Self { resource, question, clusters, timeout, explain })
     }
 
-    /// Returns the query for the cache.
+    /// Returns the query to send to the cache.
     pub(super) fn query(&self, fleet: &dyn Fleet, sight: &Sight) -> Result<Query, Failure> {
         self.clusters.check(fleet, sight)?;
         let query = Query::from(self.question.clone());

@@ -22,7 +22,7 @@ use informer_hub_types::{
 /// Maximum number of resources of a cluster that are checked concurrently.
 const MAX_CONCURRENT: usize = 4;
 
-/// Finding for a cluster whose certificate is not verified.
+/// Finding for a cluster whose configuration turns the verification of the apiserver's certificate off.
 pub(super) const UNVERIFIED: &str = "insecure-skip-tls-verify is set: the certificate of the apiserver is not verified, and \
     any server at its address gets the credentials";
 /// Advice to use a CA, shown with [`UNVERIFIED`].
@@ -209,7 +209,7 @@ async fn check_discovery_watches(client: &Client, report: &mut ClusterReport, ri
     }
 }
 
-/// Returns the advice for a request that failed.
+/// Returns the advice for a failed request, by the class of the error.
 pub(super) fn advice_for(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::Refused => "nothing listens there: check the address and the port, and whether the apiserver runs",
