@@ -265,7 +265,8 @@ impl DeltaFifo {
         self.arrived
     }
 
-    /// Returns how many entries have left the queue since it was created: those that were queued before the first entry.
+    /// Returns how many entries have left the queue since it was created: those that were queued before the first
+    /// entry.
     #[must_use]
     pub fn departed(&self) -> u64 {
         self.queue.front().map_or(self.arrived, |first| first.arrival)
@@ -549,10 +550,10 @@ struct MergeLimits {
 /// Decides how a new delta merges with the queued deltas of its key.
 ///
 /// - A deletion is dropped if the last queued delta deletes the same object.
-/// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta. A
-///   live state from a watch that is older than the queued one is dropped.
-/// - In a crowded queue, a deletion removes the last queued live state of the same object if the delta before that state
-///   is a deletion. The later deletion stays too: the store may have a newer state than the first one.
+/// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta.
+///   A live state from a watch that is older than the queued one is dropped.
+/// - In a crowded queue, a deletion removes the last queued live state of the same object if the delta before that
+///   state is a deletion. The later deletion stays too: the store may have a newer state than the first one.
 fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta, limits: &MergeLimits) -> Merge {
     let is_deletion = delta.kind == DeltaKind::Deleted;
     if !limits.is_crowded && !is_deletion {

@@ -32,8 +32,8 @@ pub(super) fn is_review<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && matches!(request.uri().path(), PATH | SELF_PATH | ACCESS_PATH | TOKEN_PATH)
 }
 
-/// Answers a request to any of the four review endpoints. The client itself may access every resource that the test
-/// has not forbidden. Other users have only the permissions that the test has set.
+/// Answers a request to any of the four review endpoints. The client itself may access every resource that the test has
+/// not forbidden. Other users have only the permissions that the test has set.
 pub(super) async fn review<B>(shared: &Shared, request: Request<B>) -> io::Result<SimResponse>
 where
     B: Body<Error: Into<BoxError>>,

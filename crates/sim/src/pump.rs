@@ -180,8 +180,8 @@ impl<S: Source> Pump<S> {
         self.sent >= *after && to_object == at_object
     }
 
-    /// Applies the fault: queues the steps with which the answer continues. `struck` is the event or item that is about to
-    /// be sent; `None` if there is none.
+    /// Applies the fault: queues the steps with which the answer continues. `struck` is the event or item that is about
+    /// to be sent; `None` if there is none.
     fn strike(&mut self, struck: Option<Unit>, position: u64) {
         let Some(AssignedFault { fault, .. }) = self.fault.take() else { return };
         self.shared.record(&self.request, self.sent, &fault);

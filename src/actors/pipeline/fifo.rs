@@ -32,8 +32,8 @@ pub(in crate::actors) struct FifoActor {
     /// So that the store drops these objects, the next batch is sent even if it is empty.
     ended_list: bool,
     /// Change in the queue whose latency is measured; `None` if none is measured. With it, the value of
-    /// [`DeltaFifo::departed`] at which it has been popped, and the tracing span. Only one change is measured at a time,
-    /// so that the cost is negligible.
+    /// [`DeltaFifo::departed`] at which it has been popped, and the tracing span. Only one change is measured at a
+    /// time, so that the cost is negligible.
     followed: Option<(u64, SampledChange, Span)>,
     busy: bool,
     waiting: Waiters,
