@@ -33,6 +33,12 @@ use hashbrown::{HashMap, HashSet};
 
 use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
 
+mod entry;
+mod merge;
+
+use entry::{End, Entry, EntryKind, Hold};
+use merge::{Merge, MergeLimits, Queued, merge, position};
+
 /// An entry popped from the queue.
 #[derive(Debug)]
 pub enum Popped {
@@ -48,68 +54,6 @@ pub enum Popped {
         /// back ([`Change::Rewind`]).
         rewound: bool,
     },
-}
-
-#[derive(Debug)]
-struct Entry {
-    kind: EntryKind,
-    /// Number of entries that were queued before this one.
-    arrival: u64,
-    /// Resource version up to which all changes had arrived when this entry was queued.
-    since: Option<ResourceVersion>,
-}
-
-#[derive(Debug)]
-enum EntryKind {
-    /// A delta, and the bytes that it counts against the limit.
-    Delta(Delta, usize),
-    /// Placeholder for a delta that a merge has removed. The watermark (version from which a watch can resume) must not
-    /// pass it before the delta's replacement has been popped.
-    Superseded,
-    /// End of a list. The first such entry in the queue belongs to the first element of `ends`.
-    ReplaceEnd,
-}
-
-#[derive(Debug)]
-struct End {
-    keep: HashSet<ObjectKey>,
-    version: ResourceVersion,
-    rewound: bool,
-}
-
-/// Queued deltas of one key: their number, and the `arrival` numbers of the last two.
-#[derive(Debug)]
-struct Queued {
-    count: usize,
-    last: u64,
-    /// `arrival` number of the last delta but one; `None` if unknown. That delta may have been popped.
-    before_last: Option<u64>,
-    /// `arrival` number of the last deletion that was queued with [`Merge::Cancel`]; `None` if there was none. That
-    /// deletion may have been popped.
-    cancelling: Option<u64>,
-}
-
-/// How a new delta merges with the queued deltas of its key.
-#[derive(Clone, Copy, Debug)]
-enum Merge {
-    /// No merge: the new delta is queued.
-    None,
-    /// The new delta is dropped, because it adds nothing to the last queued one.
-    Drop,
-    /// The last queued delta is removed, and the new one is queued.
-    Replace,
-    /// The new delta deletes the object that the last queued delta added, after the deletion of another one. The last
-    /// queued delta is removed, and the new one is queued. The value is the `arrival` number of the earlier deletion.
-    Cancel(u64),
-}
-
-/// Limit of the watermark (version from which a watch can resume), set when the placeholder of a removed delta leaves
-/// the queue. It applies at least until the delta's replacement has been popped.
-#[derive(Debug)]
-struct Hold {
-    since: Option<ResourceVersion>,
-    /// `arrival` number of the removed delta.
-    arrival: u64,
 }
 
 /// Kind of the first change that the queue received. After a watch event, the queue is synced immediately. After a
@@ -317,7 +261,9 @@ impl DeltaFifo {
                 queued.count -= usize::from(middle.is_some());
                 self.queue_delta(delta);
                 self.supersede(added);
-                middle.into_iter().for_each(|middle| self.supersede(middle));
+                if let Some(middle) = middle {
+                    self.supersede(middle);
+                }
             }
         }
     }
@@ -524,124 +470,5 @@ fn cost(delta: &Delta) -> usize {
     delta.object.body_size() + DeltaFifo::OVERHEAD
 }
 
-/// Returns the index of the entry with this `arrival` number; `None` if it is no longer in the queue.
-fn position(queue: &VecDeque<Entry>, arrival: u64) -> Option<usize> {
-    queue.binary_search_by_key(&arrival, |entry| entry.arrival).ok()
-}
-
-/// Returns the delta with this `arrival` number; `None` if it is no longer in the queue.
-fn delta_at(queue: &VecDeque<Entry>, arrival: u64) -> Option<&Delta> {
-    match &queue[position(queue, arrival)?].kind {
-        EntryKind::Delta(delta, _) => Some(delta),
-        EntryKind::Superseded | EntryKind::ReplaceEnd => None,
-    }
-}
-
-/// Limits of [`merge`].
-struct MergeLimits {
-    /// Whether the queue is above half of its byte limit. If not, only repeated deletions merge.
-    is_crowded: bool,
-    /// Queued deltas with an `arrival` number below this one are not removed.
-    sealed: u64,
-    /// Versions of queued deltas with an `arrival` number below this one do not compare with those of new deltas.
-    comparable: u64,
-}
-
-/// Decides how a new delta merges with the queued deltas of its key.
-///
-/// - A deletion is dropped if the last queued delta deletes the same object.
-/// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta.
-///   A live state from a watch that is older than the queued one is dropped.
-/// - In a crowded queue, a deletion removes the last queued live state of the same object if the delta before that
-///   state is a deletion. The later deletion stays too: the store may have a newer state than the first one.
-fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta, limits: &MergeLimits) -> Merge {
-    let is_deletion = delta.kind == DeltaKind::Deleted;
-    if !limits.is_crowded && !is_deletion {
-        return Merge::None;
-    }
-    let Some(last) = delta_at(queue, queued.last).filter(|last| last.object.uid() == delta.object.uid()) else {
-        return Merge::None;
-    };
-    let may_remove = limits.is_crowded && queued.last >= limits.sealed;
-    match (last.kind == DeltaKind::Deleted, is_deletion) {
-        (true, true) => Merge::Drop,
-        // A watch may repeat an older state, which the store would ignore too.
-        (false, false)
-            if delta.kind != DeltaKind::Replaced
-                && last.kind != DeltaKind::Sync
-                && queued.last >= limits.comparable
-                && last.object.resource_version().newer_than(delta.object.resource_version()) =>
-        {
-            Merge::Drop
-        }
-        (false, false) if may_remove => {
-            // `Replaced` must stay `Replaced`.
-            if last.kind == DeltaKind::Replaced {
-                delta.kind = DeltaKind::Replaced;
-            }
-            Merge::Replace
-        }
-        (false, true) if may_remove => {
-            let is_after_deletion =
-                |before: &u64| delta_at(queue, *before).is_some_and(|it| it.kind == DeltaKind::Deleted);
-            queued.before_last.filter(is_after_deletion).map_or(Merge::None, Merge::Cancel)
-        }
-        _ => Merge::None,
-    }
-}
-
 #[cfg(test)]
-impl DeltaFifo {
-    pub(crate) fn is_queued(&self, key: &ObjectKey) -> bool {
-        self.keys.contains_key(key)
-    }
-
-    /// Asserts the invariants of the module's documentation.
-    pub(crate) fn check(&self) {
-        let count = |is: fn(&EntryKind) -> bool| self.queue.iter().filter(|entry| is(&entry.kind)).count();
-        assert_eq!(count(|kind| matches!(kind, EntryKind::Superseded)), self.superseded);
-        assert_eq!(count(|kind| matches!(kind, EntryKind::ReplaceEnd)), self.ends.len());
-        let first = self.queue.front().map(|first| &first.kind);
-        assert!(!matches!(first, Some(EntryKind::Superseded)), "{self:?}");
-        assert!(self.queue.iter().is_sorted_by_key(|entry| entry.arrival), "{self:?}");
-        let (mut arrivals, mut bytes) = (HashMap::<_, Vec<_>>::new(), 0);
-        for entry in &self.queue {
-            if let EntryKind::Delta(delta, cost) = &entry.kind {
-                arrivals.entry(delta.object.key()).or_default().push(entry.arrival);
-                bytes += cost;
-            }
-        }
-        assert_eq!((bytes, arrivals.len()), (self.bytes, self.keys.len()), "{self:?}");
-        for (key, queued) in &self.keys {
-            assert_eq!((queued.count, Some(&queued.last)), (arrivals[key].len(), arrivals[key].last()), "{self:?}");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::change;
-
-    #[test]
-    fn fifo_releases_memory_after_a_backlog() {
-        let mut fifo = DeltaFifo::new(usize::MAX);
-        for i in 0..20_000 {
-            fifo.push(change(&format!("+a{i}@1")));
-        }
-        assert_eq!(fifo.pop(usize::MAX).len(), 20_000);
-        let room = fifo.keys.capacity().max(fifo.queue.capacity());
-        assert!(room <= 2 * DeltaFifo::RETAINED_CAPACITY, "{room}");
-    }
-
-    #[test]
-    fn fifo_drops_places_of_superseded_states() {
-        let mut fifo = DeltaFifo::new(0);
-        for i in 0..20_000 {
-            fifo.push(change(&format!("+a{}@{i}", i % 3)));
-            assert!(fifo.queue.len() <= 2 * DeltaFifo::RETAINED_CAPACITY, "{}", fifo.queue.len());
-        }
-        fifo.check();
-        assert_eq!(fifo.len(), 3);
-    }
-}
+mod tests;

@@ -4,11 +4,11 @@
 //! converted to such JSON. A JSON value that is not a valid object becomes [`Skipped`]. Bytes that are not JSON become
 //! [`ErrorClass::Malformed`](super::ErrorClass::Malformed). No message quotes object data.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::KEPT_CAPACITY;
+use super::envelope::Envelope;
 use super::error::{SourceError, malformed};
 use super::event::{Skipped, WatchItem};
 use super::paths::Paths;
@@ -444,46 +444,6 @@ fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
             WatchItem::Deleted(Arc::new(StoredObject::head_only(key, Uid::new(uid.unwrap_or_default()), version)))
         }
         key => WatchItem::Skipped(Skipped { key, ..skipped }),
-    }
-}
-
-#[derive(Default)]
-struct Envelope<'de> {
-    kind: Option<Cow<'de, str>>,
-    object: Option<Range<usize>>,
-}
-
-impl<'de> Envelope<'de> {
-    /// Reads a watch event and walks over its object with `walk`. Returns the offset behind the event.
-    ///
-    /// Keys are compared without resolving escapes, since no server escapes "object".
-    fn read(&mut self, input: &'de [u8], walk: &mut Walk<'_, 'de>) -> Scanned {
-        let inside = match scan::token(input, 0)? {
-            (b'{', at) => at + 1,
-            (_, at) => return Err(at),
-        };
-        let (mut more, mut at) = scan::first(input, inside, b'}')?;
-        while more {
-            let key = scan::key(input, at)?;
-            let (_, start) = scan::token(input, key.value)?;
-            let end = match &input[key.span.clone()] {
-                b"\"object\"" if self.object.is_some() => return Err(key.span.start),
-                b"\"object\"" => {
-                    let end = walk.value(Trie::ROOT, start)?;
-                    self.object = Some(start..end);
-                    end
-                }
-                key => {
-                    let end = scan::value(input, start)?;
-                    if key == b"\"type\"" {
-                        self.kind = scan::text_of(&input[start..end]);
-                    }
-                    end
-                }
-            };
-            (more, at) = scan::next(input, end, b'}')?;
-        }
-        Ok(at)
     }
 }
 

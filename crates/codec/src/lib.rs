@@ -13,6 +13,7 @@
 //! `informer_hub_types`, next to [`StoredObject`](informer_hub_types::StoredObject).
 
 mod decode;
+mod envelope;
 mod error;
 mod event;
 mod frames;

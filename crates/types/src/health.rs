@@ -14,6 +14,8 @@ use super::{
     ClusterTimings, EncodingInUse, JsonReason, ListReason, MemoryState, ResourceVersion, WatchCell, Watcher, clock,
 };
 
+mod fallbacks;
+
 /// Current activity of an informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -469,33 +471,6 @@ impl InformerHealth {
     #[must_use]
     pub fn checkpoint(&self) -> Option<Arc<CheckpointState>> {
         self.checkpoint.load_full()
-    }
-
-    /// Sets the encoding in use. Returns whether this is a new fallback from protobuf to JSON, which is also counted.
-    pub fn set_encoding(&self, encoding: EncodingInUse) -> bool {
-        let before = self.encoding.load();
-        if before.as_deref() == Some(&encoding) {
-            return false;
-        }
-        let reason = encoding.fallback().filter(|reason| before.as_ref().and_then(|it| it.fallback()) != Some(*reason));
-        let counter = JsonReason::FALLBACKS.iter().position(|fallback| Some(*fallback) == reason);
-        if let Some(counter) = counter {
-            self.fallbacks[counter].fetch_add(1, Relaxed);
-        }
-        self.encoding.store(Some(Arc::new(encoding)));
-        counter.is_some()
-    }
-
-    /// Returns the encoding in use; `None` before the first answer.
-    #[must_use]
-    pub fn encoding(&self) -> Option<Arc<EncodingInUse>> {
-        self.encoding.load_full()
-    }
-
-    /// Returns the number of fallbacks to JSON for each of [`JsonReason::FALLBACKS`], including changes of the reason.
-    #[must_use]
-    pub fn fallbacks(&self) -> [u64; JsonReason::FALLBACKS.len()] {
-        self.fallbacks.each_ref().map(|counter| counter.load(Relaxed))
     }
 
     /// Sets the last error. `None` clears it.

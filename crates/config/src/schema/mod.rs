@@ -164,7 +164,7 @@ fn auth() -> Value {
 
 fn read_api() -> Value {
     let is = ReadApiConfig::default();
-    let secrets = "Whether core/v1 Secrets are served. Every reader of the port then reads all of them.";
+    let secrets = "Whether core/v1 Secrets are served. Readers without rules then read all of them.";
     let read_api = vec![
         ("enabled", default(boolean("Whether the port serves clusters as Kubernetes APIs."), is.enabled)),
         (

@@ -129,14 +129,14 @@ catalogue! {
     ClusterConnections: Gauge "informer_hub_cluster_connections" [cluster];
     /// Running requests to a cluster's apiserver, watches included.
     ClusterRequests: Gauge "informer_hub_cluster_requests" [cluster];
-    /// Connections opened to a cluster's apiserver by reason: first, stream_limit (the others had as many streams as
-    /// they may), http1 (one for each request).
+    /// Connections opened to a cluster's apiserver by reason: first, stream_limit (each open connection had as many
+    /// streams as the server allows), http1 (one for each request).
     ConnectionsOpened: Counter "informer_hub_cluster_connections_opened_total" [cluster, reason];
     /// Connections to a cluster's apiserver closed by reason: idle, goaway, ping_timeout, stream_limit (the server
-    /// allows no streams on it any more), failed, http1 (any).
+    /// allows no further streams on the connection), failed, http1 (any reason over HTTP/1.1).
     ConnectionsClosed: Counter "informer_hub_cluster_connections_closed_total" [cluster, reason];
-    /// Changes of an informer from protobuf to JSON by reason: refused (the server answered in JSON), schema (it lacks
-    /// a part of an object), faulty (answers were not valid protobuf).
+    /// Changes of an informer from protobuf to JSON by reason: refused (the server answered in JSON), schema (the hub's
+    /// schema lacks a part of an object), faulty (answers were not valid protobuf).
     EncodingFallbacks: Counter "informer_hub_encoding_fallbacks_total" [cluster, reason];
     /// Earliest expiry of a cluster's credentials (client certificate, token, CA), if known.
     ClusterCredentials: Gauge "informer_hub_cluster_credentials_expiry_timestamp_seconds" [cluster];
@@ -165,7 +165,7 @@ catalogue! {
     WatchDuration: Histogram "informer_hub_watch_duration_seconds" [cluster];
     /// Time from reading a change from its watch until it is in the cache; sampled.
     StoreLag: Histogram "informer_hub_store_lag_seconds" [cluster];
-    /// Resources that are watched because of a pattern.
+    /// Resources that are watched because they match a pattern of the configuration.
     PatternWatched: Gauge "informer_hub_pattern_watched_resources" [cluster, entry];
     /// Resources that are not watched because of a pattern's limit.
     PatternLeftOut: Gauge "informer_hub_pattern_left_out_resources" [cluster, entry];
@@ -218,11 +218,12 @@ catalogue! {
     SinkUnreadable: Counter "informer_hub_sink_unreadable_notifications_total" [sink];
     /// Notifications discarded after the receiver disabled the sink.
     SinkDiscarded: Counter "informer_hub_sink_discarded_notifications_total" [sink];
-    /// Notifications whose event the journal already had before a restart.
+    /// Notifications, repeated after a restart, of events that the journal already had.
     SinkRepeated: Counter "informer_hub_sink_repeated_notifications_total" [sink];
     /// Events dropped in standby because the leader had delivered them.
     SinkElsewhere: Counter "informer_hub_sink_delivered_elsewhere_events_total" [sink];
-    /// Whether another process delivers a sink, or none, with `[ha]` or the role `deliver`.
+    /// Whether this process does not deliver a sink, because another process does or none. Only with `[ha]` or the role
+    /// `deliver`.
     SinkStandby: Gauge "informer_hub_sink_standby" [sink];
     /// Events merged per object because the journal was full.
     SinkMerged: Counter "informer_hub_sink_merged_events_total" [sink];
@@ -325,7 +326,7 @@ catalogue! {
     /// Epoch under which this process owns a cluster or a shard of one. An empty `shard` is the cluster, without its
     /// shards.
     FleetEpoch: Gauge "informer_hub_fleet_epoch" [cluster, shard];
-    /// Weight of a cluster or a shard that this process owns, of its objects and events.
+    /// Weight of a cluster or a shard that this process owns. It grows with the number of objects and events.
     FleetWeight: Gauge "informer_hub_fleet_weight" [cluster, shard];
     /// How often this process became the owner of a cluster.
     FleetAcquired: Counter "informer_hub_fleet_acquired_total" [];
@@ -361,7 +362,8 @@ catalogue! {
     ReadRequests: Counter "informer_hub_read_requests_total" [verb, resource];
     /// Responses of the Kubernetes API by HTTP status code.
     ReadResponses: Counter "informer_hub_read_responses_total" [verb, code];
-    /// Responses by the first word of `User-Agent`. At most 32, the others are `other`.
+    /// Responses by the first word of the client's `User-Agent`. At most 32 words have a series; the others are
+    /// `other`.
     ReadClientResponses: Counter "informer_hub_read_client_responses_total" [client, code];
     /// Open watches by the first word of `User-Agent`.
     ReadClientWatchers: Gauge "informer_hub_read_client_watchers" [client];

@@ -1,0 +1,98 @@
+//! Merges of a new delta with the queued deltas of its key.
+
+use std::collections::VecDeque;
+
+use super::entry::{Entry, EntryKind};
+use informer_hub_types::{Delta, DeltaKind};
+
+/// Queued deltas of one key: their number, and the `arrival` numbers of the last two.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) count: usize,
+    pub(super) last: u64,
+    /// `arrival` number of the last delta but one; `None` if unknown. That delta may have been popped.
+    pub(super) before_last: Option<u64>,
+    /// `arrival` number of the last deletion that was queued with [`Merge::Cancel`]; `None` if there was none. That
+    /// deletion may have been popped.
+    pub(super) cancelling: Option<u64>,
+}
+
+/// How a new delta merges with the queued deltas of its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Merge {
+    /// No merge: the new delta is queued.
+    None,
+    /// The new delta is dropped, because it adds nothing to the last queued one.
+    Drop,
+    /// The last queued delta is removed, and the new one is queued.
+    Replace,
+    /// The new delta deletes the object that the last queued delta added, after the deletion of another one. The last
+    /// queued delta is removed, and the new one is queued. The value is the `arrival` number of the earlier deletion.
+    Cancel(u64),
+}
+
+/// Returns the index of the entry with this `arrival` number; `None` if it is no longer in the queue.
+pub(super) fn position(queue: &VecDeque<Entry>, arrival: u64) -> Option<usize> {
+    queue.binary_search_by_key(&arrival, |entry| entry.arrival).ok()
+}
+
+/// Returns the delta with this `arrival` number; `None` if it is no longer in the queue.
+fn delta_at(queue: &VecDeque<Entry>, arrival: u64) -> Option<&Delta> {
+    match &queue[position(queue, arrival)?].kind {
+        EntryKind::Delta(delta, _) => Some(delta),
+        EntryKind::Superseded | EntryKind::ReplaceEnd => None,
+    }
+}
+
+/// Limits of [`merge`].
+pub(super) struct MergeLimits {
+    /// Whether the queue is above half of its byte limit. If not, only repeated deletions merge.
+    pub(super) is_crowded: bool,
+    /// Queued deltas with an `arrival` number below this one are not removed.
+    pub(super) sealed: u64,
+    /// Versions of queued deltas with an `arrival` number below this one do not compare with those of new deltas.
+    pub(super) comparable: u64,
+}
+
+/// Decides how a new delta merges with the queued deltas of its key.
+///
+/// - A deletion is dropped if the last queued delta deletes the same object.
+/// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta.
+///   A live state from a watch that is older than the queued one is dropped.
+/// - In a crowded queue, a deletion removes the last queued live state of the same object if the delta before that
+///   state is a deletion. The later deletion stays too: the store may have a newer state than the first one.
+pub(super) fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta, limits: &MergeLimits) -> Merge {
+    let is_deletion = delta.kind == DeltaKind::Deleted;
+    if !limits.is_crowded && !is_deletion {
+        return Merge::None;
+    }
+    let Some(last) = delta_at(queue, queued.last).filter(|last| last.object.uid() == delta.object.uid()) else {
+        return Merge::None;
+    };
+    let may_remove = limits.is_crowded && queued.last >= limits.sealed;
+    match (last.kind == DeltaKind::Deleted, is_deletion) {
+        (true, true) => Merge::Drop,
+        // A watch may repeat an older state, which the store would ignore too.
+        (false, false)
+            if delta.kind != DeltaKind::Replaced
+                && last.kind != DeltaKind::Sync
+                && queued.last >= limits.comparable
+                && last.object.resource_version().newer_than(delta.object.resource_version()) =>
+        {
+            Merge::Drop
+        }
+        (false, false) if may_remove => {
+            // `Replaced` must stay `Replaced`.
+            if last.kind == DeltaKind::Replaced {
+                delta.kind = DeltaKind::Replaced;
+            }
+            Merge::Replace
+        }
+        (false, true) if may_remove => {
+            let is_after_deletion =
+                |before: &u64| delta_at(queue, *before).is_some_and(|it| it.kind == DeltaKind::Deleted);
+            queued.before_last.filter(is_after_deletion).map_or(Merge::None, Merge::Cancel)
+        }
+        _ => Merge::None,
+    }
+}
