@@ -168,7 +168,12 @@ func main() {
 	if len(os.Args) > 1 {
 		address = os.Args[1]
 	}
-	keys, err := keysOf(os.Getenv("WEBHOOK_SECRET"))
+	secret := os.Getenv("WEBHOOK_SECRET")
+	if strings.TrimSpace(secret) == "" {
+		fmt.Fprintln(os.Stderr, "set WEBHOOK_SECRET to the sink's signing_secret")
+		os.Exit(2)
+	}
+	keys, err := keysOf(secret)
 	if err != nil {
 		log.Fatal("WEBHOOK_SECRET: ", err)
 	}

@@ -127,9 +127,13 @@ def show(event):
 
 def main():
     host, port = (sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9000").rsplit(":", 1)
+    secret = os.environ.get("WEBHOOK_SECRET", "")
+    if not secret.strip():
+        print("set WEBHOOK_SECRET to the sink's signing_secret", file=sys.stderr)
+        sys.exit(2)
     server = ThreadingHTTPServer((host, int(port)), Handler)
     server.daemon_threads = True
-    server.keys = keys_of(os.environ.get("WEBHOOK_SECRET", ""))
+    server.keys = keys_of(secret)
     server.inbox = Inbox(show)
     print(f"listening on http://{host}:{server.server_address[1]}", flush=True)
     server.serve_forever()
