@@ -15,7 +15,7 @@ use crate::wire::DecodeError;
 pub enum ClusterChange {
     /// The entry with the owner of a shard was written or removed.
     Owner {
-        /// Shard whose owner the entry names.
+        /// Shard of the owner.
         shard: Shard,
         /// Revision of the bucket after this change.
         revision: u64,

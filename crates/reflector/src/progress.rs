@@ -7,11 +7,11 @@ use informer_hub_codec::{ErrorClass, SourceError};
 
 /// Assumed page size of a request without a limit: client-go's default.
 const USUAL_PAGE: u32 = 500;
-/// Pause after the first empty page; doubles with each further empty page.
+/// Pause before the next page is requested, after a page without items. Doubles with each further such page.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest pause after an empty page.
+/// Longest pause after a page without items.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Pause after a page with less than a tenth of the requested items.
+/// Pause before the next page is requested, after a page with less than a tenth of the requested items.
 const THIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Progress of one list, to detect a list that never ends.

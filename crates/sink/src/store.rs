@@ -186,8 +186,8 @@ impl Store {
         }
     }
 
-    /// Allows the journal to remove acknowledged events with numbers below `before`, since the caches on disk have
-    /// their states.
+    /// Allows the journal to remove acknowledged events with numbers below `before`. The caller ensures that the caches
+    /// on disk have the object states of these events.
     pub fn release(&mut self, before: u64) {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return };
         if retained.release(before) {

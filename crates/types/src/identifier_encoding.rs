@@ -54,7 +54,8 @@ const UUID_HEAD: usize = 24;
 /// replaced with a marker: in JSON the first quoted text, in protobuf the metadata's field with its length.
 pub(super) type KnownTexts<'k> = [&'k str; KNOWN_COUNT];
 
-/// Ranges of the object's UID, name and resourceVersion in its body, each with its marker, ordered by position.
+/// Ranges of the object's UID, name and resourceVersion in its body, ordered by position. Each has its marker, the byte
+/// that replaces the range.
 type Occurrences = [Option<(usize, usize, u8)>; KNOWN_COUNT];
 
 /// Form of a body, which determines how markers (bytes in place of identifiers) and the bytes between them are written.

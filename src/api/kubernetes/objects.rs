@@ -86,7 +86,7 @@ impl State {
         state
     }
 
-    /// Returns the snapshot from which the state is read.
+    /// Returns the snapshot of the cache that these objects belong to.
     pub(super) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }

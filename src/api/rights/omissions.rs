@@ -149,10 +149,11 @@ impl Omission {
 }
 
 impl Omissions {
-    /// Records an answer that gives a client the present objects, with the places that it omits and shows.
+    /// Records the places (namespaces of clusters) that an answer with the present objects omitted, and those that it
+    /// showed.
     ///
-    /// The answer shows a place that is not in `answer.omitted` if `is_covered` returns true: the request selects all
-    /// objects of the place.
+    /// An answer showed a place if the place is not in `answer.omitted`, and if the request selected all objects of the
+    /// place. `is_covered` returns the latter.
     pub(in crate::api) fn answered(
         &self,
         key: &OmissionKey,

@@ -18,7 +18,8 @@ use super::feed::{Feed, Known};
 use super::source::ServingSource;
 use crate::log_partition;
 
-/// How long a lookup waits until a collector has written the answer to the document about the cluster.
+/// Maximum time that the lookup of a resource waits for its result. A collector writes the result into the document
+/// about the cluster.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct ServingConnector {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::Event;
 use informer_hub_types::clock::Instant;
 
-/// Failures of one event that was sent alone in its batch. The receiver may have refused the event, or failed in
-/// another way.
+/// Times and number of the failed attempts to deliver one event alone in its batch, and the last error. Counts all
+/// failures, not only refusals of the event's content.
 #[derive(Clone, Debug)]
 pub struct Refusals {
     /// Start of the event's retry time: the first attempt, or the first refusal if the event was set aside for a

@@ -114,9 +114,9 @@ impl CacheDirectory {
         self.snapshots_of_all().into_iter().flat_map(restored).collect()
     }
 
-    /// Moves the objects of an informer from the cache of `from` to the cache of `to`, into the partition of `to`. The
-    /// informer's present partition is found by `health`. Returns the ID of the partition of `to`; `None` if the
-    /// informer has no partition.
+    /// Moves the objects of an informer from the cache of `from` to the cache of `to`, into the partition of `to`. Each
+    /// informer has a health of its own, so `health` identifies its partition in the cache of `from`. Returns the ID of
+    /// the partition of `to`; `None` if the informer has no partition.
     ///
     /// Readers find the objects in at least one of the two caches at any time. Blocks. The caller ensures that nothing
     /// writes to the partition meanwhile.
