@@ -6,9 +6,10 @@
 //!   states of the cluster. DeltaFIFO pops all deltas of a key together, which changes the order between keys. RealFIFO
 //!   keeps the order, but merges nothing and has no bound.
 //! - *Merges.* Two deletions of one object always merge, and a resync of a queued key is dropped. Other deltas are kept
-//!   up to half of the byte limit. Above that, a live state replaces the queued one of its object and is queued last.
-//!   Above the limit, [`DeltaFifo::is_full`] makes the caller wait. Repetitions are not detected here: the store drops
-//!   old versions, and a listener's queue drops repeated batches.
+//!   up to half of the byte limit. Above that, a live state replaces the queued one of its object and is queued last, and
+//!   of several objects of one name that were added and deleted, only the last one is kept. Above the limit,
+//!   [`DeltaFifo::is_full`] makes the caller wait. Repetitions are not detected here: the store drops old versions, and a
+//!   listener's queue drops repeated batches.
 //! - *No starvation.* A sealed delta is never replaced, so an object that changes all the time cannot be postponed
 //!   forever. When an unsealed delta leaves the queue, all deltas behind it become sealed. The end of a list seals all
 //!   deltas before it.
@@ -231,7 +232,7 @@ impl DeltaFifo {
         let queued = match self.keys.entry(key) {
             KeyEntry::Occupied(queued) => queued.into_mut(),
             KeyEntry::Vacant(vacant) => {
-                vacant.insert(Queued { count: 1, last: arrival, before_last: None, cancelling: None });
+                vacant.insert(Queued { count: 1, last: arrival, before_last: None, pair: None });
                 return self.queue_delta(delta);
             }
         };
@@ -252,17 +253,14 @@ impl DeltaFifo {
                 self.queue_delta(delta);
                 self.supersede(replaced);
             }
-            Merge::Cancel(deletion) => {
+            Merge::Pair(removed) => {
                 let added = std::mem::replace(&mut queued.last, arrival);
-                // A deletion between the first and the last one is not needed.
-                let middle = queued.cancelling.replace(arrival).filter(|middle| *middle == deletion);
-                let middle = middle.filter(|middle| *middle >= self.sealed);
-                queued.before_last = Some(deletion).filter(|_| middle.is_none());
-                queued.count -= usize::from(middle.is_some());
+                (queued.before_last, queued.pair) = (Some(added), Some((added, arrival)));
+                queued.count = queued.count + 1 - 2 * usize::from(removed.is_some());
                 self.queue_delta(delta);
-                self.supersede(added);
-                if let Some(middle) = middle {
-                    self.supersede(middle);
+                if let Some((added, deleted)) = removed {
+                    self.supersede(added);
+                    self.supersede(deleted);
                 }
             }
         }

@@ -12,9 +12,9 @@ pub(super) struct Queued {
     pub(super) last: u64,
     /// `arrival` number of the last delta but one; `None` if unknown. That delta may have been popped.
     pub(super) before_last: Option<u64>,
-    /// `arrival` number of the last deletion that was queued with [`Merge::Cancel`]; `None` if there was none. That
-    /// deletion may have been popped.
-    pub(super) cancelling: Option<u64>,
+    /// `arrival` numbers of the addition and the deletion of the last [`Merge::Pair`]; `None` if there was none. They
+    /// may have been popped.
+    pub(super) pair: Option<(u64, u64)>,
 }
 
 /// How a new delta merges with the queued deltas of its key.
@@ -26,9 +26,9 @@ pub(super) enum Merge {
     Drop,
     /// The last queued delta is removed, and the new one is queued.
     Replace,
-    /// The new delta deletes the object that the last queued delta added, after the deletion of another one. The last
-    /// queued delta is removed, and the new one is queued. The value is the `arrival` number of the earlier deletion.
-    Cancel(u64),
+    /// The new delta is queued. It deletes the object that the last queued delta added, after the deletion of another
+    /// object. The value is the pair before it, which is removed: addition and deletion of that other object.
+    Pair(Option<(u64, u64)>),
 }
 
 /// Returns the index of the entry with this `arrival` number; `None` if it is no longer in the queue.
@@ -59,8 +59,9 @@ pub(super) struct MergeLimits {
 /// - A deletion is dropped if the last queued delta deletes the same object.
 /// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta.
 ///   A live state from a watch that is older than the queued one is dropped.
-/// - In a crowded queue, a deletion removes the last queued live state of the same object if the delta before that
-///   state is a deletion. The later deletion stays too: the store may have a newer state than the first one.
+/// - In a crowded queue, of several objects of one name that were added and deleted one after the other, only the last
+///   one is kept. It must be kept: the store, or a reader of an earlier process, may have one of them, and needs a
+///   deletion.
 pub(super) fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta, limits: &MergeLimits) -> Merge {
     let is_deletion = delta.kind == DeltaKind::Deleted;
     if !limits.is_crowded && !is_deletion {
@@ -88,10 +89,11 @@ pub(super) fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta,
             }
             Merge::Replace
         }
-        (false, true) if may_remove => {
-            let is_after_deletion =
-                |before: &u64| delta_at(queue, *before).is_some_and(|it| it.kind == DeltaKind::Deleted);
-            queued.before_last.filter(is_after_deletion).map_or(Merge::None, Merge::Cancel)
+        (false, true) if limits.is_crowded => {
+            let is_deletion = |before: &u64| delta_at(queue, *before).is_some_and(|it| it.kind == DeltaKind::Deleted);
+            let before = queued.before_last.filter(is_deletion);
+            let removed = queued.pair.filter(|(added, deleted)| Some(*deleted) == before && *added >= limits.sealed);
+            before.map_or(Merge::None, |_| Merge::Pair(removed))
         }
         _ => Merge::None,
     }

@@ -43,8 +43,8 @@
 //! - In a new process, a restored cluster starts above all versions that readers may have. A reader can resume only if
 //!   it has the version of a list of the saved state, and the whole resource was saved at once.
 //!
-//! Changes of one partition are in the order of versions, as its queue is. Those of several partitions are not: one
-//! informer may lag behind another.
+//! Changes that a partition's watch reports are in the order of versions, as its queue is. Those of a list are not, nor
+//! those of several partitions: one informer may lag behind another.
 //!
 //! [`Snapshot::cluster_version`]: super::Snapshot::cluster_version
 

@@ -307,6 +307,27 @@ proptest! {
 }
 
 #[test]
+fn deletion_of_an_object_that_only_a_reader_of_before_has_is_a_change() {
+    // The new process receives addition and deletion at once, and its crowded queue merges them.
+    let mut world = World::new(1 << 20);
+    world.queue_bytes = 0;
+    let steps = [
+        Step::Put(3, 0),
+        Step::Receive(3, 3),
+        Step::Apply(3, 9),
+        Step::Checkpoint,
+        Step::Delete(3, 0),
+        Step::Put(3, 0),
+        Step::Put(3, 1),
+        Step::Receive(3, 9),
+        Step::Apply(3, 9),
+        Step::Delete(3, 0),
+        Step::Kill(0),
+    ];
+    run_in(world, &steps, 1 << 3);
+}
+
+#[test]
 fn version_that_a_list_has_skipped_has_expired() {
     // The object was added after the checkpoint and deleted before the list: the new process never had it.
     let steps = [
