@@ -302,6 +302,16 @@ impl ElectionSet {
         }
     }
 
+    /// Notes that the hub shuts down. From now on, the progress of the sinks stays as it is, because their informers
+    /// stop, and this process neither competes for leases nor hands them over.
+    pub(super) fn begin_closing(&self) {
+        self.is_closing.store(true, SeqCst);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing.load(SeqCst)
+    }
+
     /// Stops deliveries and releases the leases. Waits for the releases until `deadline`.
     pub(super) async fn resign(&self, deadline: Instant) {
         self.is_closing.store(true, SeqCst);

@@ -31,15 +31,20 @@ const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 struct SinkProgress {
     subscriptions: AcceptedVersions,
-    /// Resource versions up to which the sink last accepted events. Kept while a shutdown drains the sinks.
+    /// Resource versions up to which the sink last accepted events. No longer updated once the hub shuts down.
     accepted: SourceVersions,
     /// Resources, by cluster, of which the sink ever accepted events.
     read: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl SinkProgress {
-    fn update(&mut self, env: &Env, found: &[Arc<Subscription>]) {
-        self.accepted = self.subscriptions.update(env, found);
+    fn update(&mut self, env: &Env, found: &[Arc<Subscription>], is_closing: impl Fn() -> bool) {
+        let accepted = self.subscriptions.update(env, found);
+        // Checked afterwards: informers that a shutdown has stopped meanwhile are missing in the result.
+        if is_closing() {
+            return;
+        }
+        self.accepted = accepted;
         for (cluster, versions) in &self.accepted {
             let unread = versions.keys().filter(|resource| !has_read(&self.read, cluster, resource)).cloned();
             let unread: Vec<_> = unread.collect();
@@ -120,7 +125,8 @@ impl Reconciler {
             // An error means that the hub is shutting down; the last progress is kept.
             let Ok(found) = found.into_iter().collect::<Result<Vec<_>, _>>() else { continue };
             let found: Vec<_> = found.into_iter().flatten().collect();
-            self.progress.entry(name.clone()).or_default().update(&self.env, &found);
+            let progress = self.progress.entry(name.clone()).or_default();
+            progress.update(&self.env, &found, || self.elections.is_closing());
         }
         let rounds = sinks.into_iter().map(|(name, sink, _)| {
             let acknowledged = groups.iter().find_map(|group| group.delivered.sinks.get(&name)).cloned();
@@ -164,7 +170,7 @@ impl Reconciler {
             let mut own = acknowledged(progress.accepted.clone(), lowest);
             let (earlier, waits) = (delivered.sinks.remove(name), self.began.elapsed() < KEEPS_UNREAD);
             keep_unread(&mut own, earlier.unwrap_or_default(), |cluster, resource| {
-                progress.is_obsolete(cluster, resource, waits)
+                !self.elections.is_closing() && progress.is_obsolete(cluster, resource, waits)
             });
             delivered.sinks.insert(name.clone(), own);
         }

@@ -222,9 +222,13 @@ impl RunningHub {
         }
     }
 
-    /// Refuses further reloads and ends the watchers of cluster sources and credentials.
+    /// Refuses further reloads, ends the watchers of cluster sources and credentials, and keeps the progress of the sinks
+    /// as it is.
     pub(super) fn close(&self) {
         self.closing.store(true, SeqCst);
+        if let Some(Elections(elections)) = &self.election {
+            elections.begin_closing();
+        }
         self.sources.close();
         self.credentials.close();
     }
