@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::testing::{delta, object, pods};
 use crate::{
-    DeltaFifo, Gathering, HistoryLimits, Partition, PartitionId, SavedPartition, SavedVersion, Snapshot, Store,
+    DeltaFifo, Gathering, HistoryLimits, Partition, PartitionId, Popped, SavedPartition, SavedVersion, Snapshot, Store,
 };
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{
@@ -67,6 +67,8 @@ struct Watched {
     events: Vec<Event>,
     /// Version of the last event that the informer received; `None` if it must list.
     received: Option<u64>,
+    /// Whether the store has no list since the etcd of the cluster was restored.
+    is_of_before: bool,
     fifo: DeltaFifo,
     id: Option<PartitionId>,
 }
@@ -97,6 +99,7 @@ impl World {
             objects: Objects::new(),
             events: Vec::new(),
             received: None,
+            is_of_before: false,
             fifo: DeltaFifo::new(usize::MAX),
             id: None,
         };
@@ -163,7 +166,7 @@ impl World {
                 self.versions[of] = version;
                 for (at, objects) in members.into_iter().zip(objects) {
                     let watched = &mut self.watched[at];
-                    (watched.objects, watched.received) = (objects, None);
+                    (watched.objects, watched.received, watched.is_of_before) = (objects, None, true);
                     watched.events.clear();
                 }
             }
@@ -223,7 +226,19 @@ impl World {
         let watched = &mut self.watched[at];
         if let Some(id) = watched.id {
             let batch = watched.fifo.pop(max);
+            watched.is_of_before &= !matches!(batch.last(), Some(Popped::ReplaceEnd { .. }));
             self.store.apply_up_to(id, batch, watched.fifo.watermark().cloned());
+        }
+    }
+
+    /// Passes all that an informer has missed to the store.
+    pub(super) fn catch_up(&mut self, at: usize) {
+        if self.watched[at].received.is_none() {
+            self.list(at);
+        }
+        self.receive(at, usize::MAX);
+        for _ in 0..4 {
+            self.apply(at, usize::MAX);
         }
     }
 
@@ -300,8 +315,10 @@ impl World {
     fn restore(&mut self, at: usize, partition: &Partition, objects: Gathering) {
         let resume = partition.resume_version().cloned();
         let watched = &mut self.watched[at];
-        // If the informer must list, as after a restore of etcd, it still must.
-        watched.received = watched.received.and(resume.as_ref().and_then(ResourceVersion::as_number));
+        // If the informer must list, as after a restore of etcd, it still must. A process that was killed before it
+        // applied such a list could not know that; its readers may miss changes then.
+        let received = watched.received.filter(|_| !watched.is_of_before);
+        watched.received = received.and(resume.as_ref().and_then(ResourceVersion::as_number));
         watched.fifo = DeltaFifo::new(self.queue_bytes);
         watched.id = self.store.restore(SavedPartition {
             origin: Arc::clone(partition.origin()),
