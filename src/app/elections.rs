@@ -314,7 +314,7 @@ impl ElectionSet {
 
     /// Stops deliveries and releases the leases. Waits for the releases until `deadline`.
     pub(super) async fn resign(&self, deadline: Instant) {
-        self.is_closing.store(true, SeqCst);
+        self.begin_closing();
         match &self.kind {
             Kind::All(election) => election.resign(deadline).await,
             Kind::BySink(shares) => {

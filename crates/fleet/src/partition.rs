@@ -127,11 +127,12 @@ pub(crate) fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// Returns `text` as [`escape`] writes it.
-pub(crate) fn escaped(text: &str) -> String {
+/// Returns `text` as part of a bucket key or of the name of a stored object: as [`escape`] writes it, but with `=`
+/// instead of `%`, which is not allowed there.
+pub(crate) fn escaped_key(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     escape(text, &mut out);
-    out
+    out.replace('%', "=")
 }
 
 fn unescape(token: &str) -> Option<String> {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use informer_hub_types::Shard;
 
-use crate::partition::escape;
+use crate::partition::escaped_key;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
 const FORMAT: u8 = 1;
@@ -98,10 +98,7 @@ impl RosterItem {
             Self::Move(_) => return "move".to_owned(),
             Self::Deliverer(deliverer) => ("deliverer.", &deliverer.name),
         };
-        let mut key = kind.to_owned();
-        escape(name, &mut key);
-        // Keys of buckets may not contain `%`.
-        key.replace('%', "=")
+        kind.to_owned() + &escaped_key(name)
     }
 
     /// Returns the item in binary form.

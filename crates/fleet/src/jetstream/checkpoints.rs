@@ -19,7 +19,7 @@ use super::create::{object_stream, open_bucket, open_objects};
 use super::{NatsError, context, key_of, write_entry};
 use crate::entry::Sequence;
 use crate::kept::{self, Kept, Retained};
-use crate::partition::{Partition, Subjects, escaped};
+use crate::partition::{Partition, Subjects, escaped_key};
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
 const FORMAT: u8 = 1;
@@ -92,7 +92,7 @@ impl Checkpoints {
             return Ok(None);
         }
         let key = key_of(&self.subjects.of(partition));
-        let object = format!("{key}/{sequence}-{}", key_of(&escaped(writer)));
+        let object = format!("{key}/{sequence}-{}", escaped_key(writer));
         let mut bytes = checkpoint;
         let action = format!("store a checkpoint of {partition}");
         self.objects.put(object.as_str(), &mut bytes).await.map_err(NatsError::request(action.clone()))?;
