@@ -29,7 +29,7 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::hash_map::Entry as KeyEntry;
+use hashbrown::hash_map::{Entry as KeyEntry, EntryRef};
 use hashbrown::{HashMap, HashSet};
 
 use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
@@ -346,7 +346,7 @@ impl DeltaFifo {
         match &kind {
             EntryKind::Delta(delta, bytes) => {
                 self.bytes -= bytes;
-                if let KeyEntry::Occupied(mut queued) = self.keys.entry(delta.object.key().clone()) {
+                if let EntryRef::Occupied(mut queued) = self.keys.entry_ref(delta.object.key()) {
                     queued.get_mut().count -= 1;
                     if queued.get().count == 0 {
                         queued.remove();

@@ -5,6 +5,7 @@ mod churn;
 mod controller;
 mod fifo;
 mod fifo_model;
+mod history_cases;
 mod history_model;
 mod history_world;
 mod index_model;

@@ -10,7 +10,7 @@ use informer_hub_types::{Delta, DeltaKind};
 pub(super) struct Queued {
     pub(super) count: usize,
     pub(super) last: u64,
-    /// `arrival` number of the last delta but one; `None` if unknown. That delta may have been popped.
+    /// `arrival` number of the last delta but one; `None` if there was none. That delta may have been popped.
     pub(super) before_last: Option<u64>,
     /// `arrival` numbers of the addition and the deletion of the last [`Merge::Pair`]; `None` if there was none. They
     /// may have been popped.
@@ -90,8 +90,8 @@ pub(super) fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta,
             Merge::Replace
         }
         (false, true) if limits.is_crowded => {
-            let is_deletion = |before: &u64| delta_at(queue, *before).is_some_and(|it| it.kind == DeltaKind::Deleted);
-            let before = queued.before_last.filter(is_deletion);
+            let deletes = |before: &u64| delta_at(queue, *before).is_some_and(|it| it.kind == DeltaKind::Deleted);
+            let before = queued.before_last.filter(deletes);
             let removed = queued.pair.filter(|(added, deleted)| Some(*deleted) == before && *added >= limits.sealed);
             before.map_or(Merge::None, |_| Merge::Pair(removed))
         }
