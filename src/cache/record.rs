@@ -8,7 +8,8 @@ use hashbrown::HashSet;
 
 use super::history::{
     ChangeCause, ChangeKind, ClusterMarks, ClusterVersions, Conditions, Draft, Entry, Floor, HistoryLimits,
-    HistoryReader, MADE_UP, Marks, PartitionChange, PartitionChangeKind, RecordedChange, SavedVersion, Step, arrange,
+    HistoryReader, MADE_UP, MadeUpVersions, Marks, PartitionChange, PartitionChangeKind, RecordedChange, SavedVersion,
+    Step, arrange,
 };
 use super::posting::PartitionId;
 use super::snapshot::Partition;
@@ -89,8 +90,9 @@ impl Store {
         };
         // Older releases saved the greatest made-up version in `greatest`.
         let passed = made_up.and(of_readers).filter(|passed| *passed < MADE_UP).map(|passed| passed.saturating_add(1));
-        let until = own.max(passed).filter(|_| floor >= Some(MADE_UP));
-        self.mark_joined(name, |partition| Marks { until, ..Marks::new(number(partition.resume.as_ref()), floor) });
+        let made_up = floor.filter(|floor| *floor >= MADE_UP).zip(own.max(passed));
+        let made_up = made_up.map(|(from, until)| MadeUpVersions { from, until });
+        self.mark_joined(name, |partition| Marks { made_up, ..Marks::new(number(partition.resume.as_ref()), floor) });
         if is_ahead {
             return Floor::at(floor);
         }
@@ -100,9 +102,9 @@ impl Store {
     /// Ends the use of made-up versions for a cluster: changes get the apiserver's versions again. Readers must then
     /// list again, since they may have made-up versions.
     ///
-    /// Does nothing until every partition of the cluster is complete up to the version in its mark `until`.
+    /// Does nothing until every partition of the cluster is complete up to [`MadeUpVersions::until`].
     fn return_to_own_versions(&mut self, partition: &mut Partition) {
-        if partition.marks.until.is_none() || partition.marks.is_behind() {
+        if partition.marks.made_up.is_none() || partition.marks.is_behind() {
             return;
         }
         let cluster = partition.origin().cluster.clone();
@@ -281,11 +283,11 @@ impl Store {
         }
         // After a list that went back, the apiserver may use versions again, for other states than readers have seen.
         self.make_up(partition, Some(list));
-        let Marks { floor, until, .. } = partition.marks;
-        partition.marks = Marks { until, ..Marks::new(Some(list), floor) };
+        let Marks { floor, made_up, .. } = partition.marks;
+        partition.marks = Marks { made_up, ..Marks::new(Some(list), floor) };
         self.mark_joined(&cluster, |other| {
-            let Marks { complete, until, .. } = other.marks;
-            Marks { until, ..Marks::new(complete, complete) }
+            let Marks { complete, made_up, .. } = other.marks;
+            Marks { made_up, ..Marks::new(complete, complete) }
         });
         self.cut(cluster, floor, false);
     }
@@ -347,7 +349,7 @@ impl Store {
         let others = self.joined(&cluster);
         if let Some((heir, mut other)) = others.first().and_then(|heir| Some((*heir, self.next.take(*heir)?))) {
             other.marks.floor = floor;
-            other.marks.until = other.marks.until.max(partition.marks.until);
+            other.marks.made_up = MadeUpVersions::merge(other.marks.made_up, partition.marks.made_up);
             self.next.put(heir, other);
         }
         self.cut(cluster, floor, others.is_empty());
@@ -402,10 +404,11 @@ impl Store {
         let mut made_up = greatest.saturating_add(1);
         if self.joined(&cluster).is_empty() {
             let least = MADE_UP.saturating_add(self.next.version).max(self.next.made_up.saturating_add(1));
-            if made_up < MADE_UP {
-                partition.marks.until = Some(made_up);
-            }
+            let until = made_up;
             made_up = made_up.max(least);
+            if until < MADE_UP {
+                partition.marks.made_up = Some(MadeUpVersions { from: made_up, until });
+            }
             self.next.made_up = made_up;
         }
         partition.marks.floor = Some(made_up);

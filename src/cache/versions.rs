@@ -71,7 +71,7 @@ impl Snapshot {
     /// [`LocateError`] if the version is too old or too new, or if the store does not count changes.
     pub fn locate(&self, cluster: &ClusterName, version: u64) -> Result<HistoryCursor, LocateError> {
         let history = self.history.as_ref().ok_or(LocateError::Expired { oldest: None })?;
-        history.locate(cluster, version, self.cluster_marks(cluster).base().unwrap_or(0))
+        history.locate(cluster, version, &self.cluster_marks(cluster))
     }
 
     /// Returns, by cluster, the lowest resource version from which readers can resume if no changes before this

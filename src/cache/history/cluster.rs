@@ -195,8 +195,9 @@ impl ClusterWindow {
 
     /// Returns the position at which a reader with this resource version of the cluster continues. The position is a
     /// fleet version (change number over all clusters): the reader gets the changes after it. `base` is the greatest
-    /// resource version that readers may have received other than with a change, e.g. with a list.
-    pub(crate) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
+    /// resource version that readers may have received other than with a change, e.g. with a list. `made_up_from` is
+    /// the first of the versions that the hub makes up now; `None` if it uses the cluster's own versions.
+    pub(crate) fn locate(&self, version: u64, base: u64, made_up_from: Option<u64>) -> Result<u64, LocateError> {
         if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
             return Err(LocateError::Expired { oldest: self.floor.exact });
         }
@@ -209,11 +210,13 @@ impl ClusterWindow {
         if version <= self.floor.below {
             return Err(LocateError::Expired { oldest: self.floor.exact });
         }
+        // Made up by an earlier process, or before the hub last used the cluster's own versions: the cluster will not
+        // reach it.
+        let is_obsolete = version > base || made_up_from.is_some_and(|from| version < from);
+        if version >= MADE_UP && is_obsolete {
+            return Err(LocateError::Expired { oldest: self.floor.exact });
+        }
         if version > base {
-            if version >= MADE_UP {
-                // Made up by an earlier process: the cluster will not reach it.
-                return Err(LocateError::Expired { oldest: self.floor.exact });
-            }
             return Err(LocateError::Future { newest: base.max(self.newest) });
         }
         if let Some(entry) = self.last_sorted(version) {

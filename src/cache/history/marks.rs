@@ -14,10 +14,31 @@ pub(crate) struct Marks {
     pub(crate) newest: Option<u64>,
     /// Fleet version (change number over all clusters) and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
-    /// Resource version of the cluster from which the hub uses the cluster's own versions again. Until then, it makes
-    /// up the versions of changes, because readers may already have the next versions of the cluster. `None` if no
-    /// versions are made up now.
-    pub(crate) until: Option<u64>,
+    /// Versions that the hub makes up now; `None` if it uses the cluster's own versions.
+    pub(crate) made_up: Option<MadeUpVersions>,
+}
+
+/// Versions that the hub makes up for the changes of a cluster, because readers may already have the next versions of
+/// the cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MadeUpVersions {
+    /// The first of them. Lower ones were made up before the hub last used the cluster's own versions: they have
+    /// expired.
+    pub(crate) from: u64,
+    /// Resource version of the cluster from which the hub uses the cluster's own versions again.
+    pub(crate) until: u64,
+}
+
+impl MadeUpVersions {
+    /// Combines the made-up versions of two partitions of a cluster.
+    pub(crate) fn merge(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) => {
+                Some(Self { from: one.from.min(other.from), until: one.until.max(other.until) })
+            }
+            (one, other) => one.or(other),
+        }
+    }
 }
 
 /// Resource versions saved with a cluster's state, so that its readers can resume after a restart of the hub.
@@ -39,19 +60,19 @@ pub(crate) struct ClusterMarks {
     floor: Option<u64>,
     newest: Option<u64>,
     latest: Option<(u64, u64)>,
-    until: Option<u64>,
+    made_up: Option<MadeUpVersions>,
 }
 
 impl Marks {
     /// Creates the marks (resource versions for readers) of a partition without recorded changes.
     pub(crate) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
-        Self { complete, floor, newest: None, latest: None, until: None }
+        Self { complete, floor, newest: None, latest: None, made_up: None }
     }
 
-    /// Returns whether this partition is not yet complete up to `until`. The hub then must still make up versions for
-    /// the cluster.
+    /// Returns whether the hub must still make up versions for the cluster, because this partition is not yet complete
+    /// up to the version from which the hub uses the cluster's own versions again.
     pub(crate) fn is_behind(&self) -> bool {
-        self.until.is_some() && self.complete < self.until
+        self.made_up.is_some_and(|made_up| self.complete < Some(made_up.until))
     }
 
     /// Records a change by its fleet version (change number over all clusters) and its resource version.
@@ -65,14 +86,14 @@ impl ClusterMarks {
     /// Combines the marks (resource versions for readers) of the partitions whose objects readers can see.
     pub(crate) fn of<'p>(joined: impl Iterator<Item = &'p Marks>) -> Self {
         let with = |cluster: Option<Self>, marks: &Marks| {
-            let Self { complete, floor, newest, latest, until } =
+            let Self { complete, floor, newest, latest, made_up } =
                 cluster.unwrap_or(Self { complete: marks.complete, ..Self::default() });
             Some(Self {
                 complete: complete.min(marks.complete),
                 floor: floor.max(marks.floor),
                 newest: newest.max(marks.newest),
                 latest: latest.max(marks.latest),
-                until: until.max(marks.until),
+                made_up: MadeUpVersions::merge(made_up, marks.made_up),
             })
         };
         joined.fold(None, with).unwrap_or_default()
@@ -82,6 +103,11 @@ impl ClusterMarks {
     /// Later changes must get greater versions.
     pub(crate) fn base(&self) -> Option<u64> {
         self.complete.max(self.floor)
+    }
+
+    /// Returns the first of the versions that the hub makes up now; `None` if it uses the cluster's own versions.
+    pub(crate) fn made_up_from(&self) -> Option<u64> {
+        self.made_up.map(|made_up| made_up.from)
     }
 
     /// Returns the version from which a reader of this state resumes. This is the result of [`Self::base`], unless a
@@ -104,7 +130,7 @@ impl ClusterMarks {
     /// Returns the resource versions to save with the cluster's state, so that readers can resume after a restart.
     pub(crate) fn versions(&self) -> ClusterVersions {
         // The hub makes up versions until the cluster's own ones exceed those that readers may have.
-        let own = self.until.map(|until| until.saturating_sub(1));
+        let own = self.made_up.map(|made_up| made_up.until.saturating_sub(1));
         ClusterVersions { list: self.version(), greatest: own.or(self.greatest()) }
     }
 

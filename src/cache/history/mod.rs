@@ -67,5 +67,5 @@ pub(crate) use change::{PartitionChange, PartitionChangeKind};
 pub(crate) use cluster::Floor;
 pub use cluster::MADE_UP;
 pub(crate) use draft::Draft;
-pub(crate) use marks::{ClusterMarks, Marks};
+pub(crate) use marks::{ClusterMarks, MadeUpVersions, Marks};
 pub(crate) use window::{Entry, Pending, Step};

@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 
 use super::change::{ChangeCause, PartitionChange, RecordedChange};
 use super::cluster::{ClusterWindow, Floor, LocateError};
+use super::marks::ClusterMarks;
 use super::window::{Entry, HistoryLimits, SavedVersion, Step, Window};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, ObjectKey, Origin, WatchCell, Watcher};
@@ -191,12 +192,17 @@ impl HistoryReader {
         }
     }
 
-    /// Returns the position at which a reader with this resource version of a cluster continues. `base` is the greatest
-    /// resource version that readers may have received other than with a change, e.g. with a list.
-    pub(crate) fn locate(&self, cluster: &ClusterName, version: u64, base: u64) -> Result<HistoryCursor, LocateError> {
+    /// Returns the position at which a reader with this resource version of a cluster continues. `marks` are those of
+    /// the cluster.
+    pub(crate) fn locate(
+        &self,
+        cluster: &ClusterName,
+        version: u64,
+        marks: &ClusterMarks,
+    ) -> Result<HistoryCursor, LocateError> {
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
-        known.locate(version, base).map(HistoryCursor::after)
+        known.locate(version, marks.base().unwrap_or(0), marks.made_up_from()).map(HistoryCursor::after)
     }
 
     /// Creates a subscription to the changes of a scope. Create it before reading, so that a change recorded after the

@@ -224,3 +224,23 @@ fn version_of_an_object_leads_to_changes_of_an_informer_that_lags() {
     ];
     run(&steps, 1 << 20, 5);
 }
+
+#[test]
+fn made_up_version_expires_for_ever_when_the_own_versions_are_used_again() {
+    // The versions made up for the second list are greater than that of the first change.
+    let steps = [
+        Step::Close(4),
+        Step::Put(3, 0),
+        Step::Receive(3, 1),
+        Step::Put(0, 0),
+        Step::Put(3, 0),
+        Step::Put(3, 0),
+        Step::List(3),
+        Step::Put(3, 0),
+        Step::Put(4, 0),
+        Step::Apply(3, 1),
+        Step::Put(0, 0),
+        Step::List(3),
+    ];
+    run(&steps, 1 << 20, 24);
+}
