@@ -58,7 +58,8 @@ pub(super) struct MergeLimits {
 ///
 /// - A deletion is dropped if the last queued delta deletes the same object.
 /// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta.
-///   A live state from a watch that is older than the queued one is dropped.
+///   A live state from a watch that is not newer than the queued one is dropped. One from a list is queued too: if it
+///   replaced the queued one, its version would come after later ones of other objects.
 /// - In a crowded queue, of several objects of one name that were added and deleted one after the other, only the last
 ///   one is kept. It must be kept: the store, or a reader of an earlier process, may have one of them, and needs a
 ///   deletion.
@@ -71,16 +72,15 @@ pub(super) fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta,
         return Merge::None;
     };
     let may_remove = limits.is_crowded && queued.last >= limits.sealed;
+    let (before, version) = (last.object.resource_version(), delta.object.resource_version());
+    let repeats = before == version;
     match (last.kind == DeltaKind::Deleted, is_deletion) {
         (true, true) => Merge::Drop,
-        // A watch may repeat an older state, which the store would ignore too.
-        (false, false)
-            if delta.kind != DeltaKind::Replaced
-                && last.kind != DeltaKind::Sync
-                && queued.last >= limits.comparable
-                && last.object.resource_version().newer_than(delta.object.resource_version()) =>
-        {
-            Merge::Drop
+        (false, false) if last.kind != DeltaKind::Sync && (repeats || before.newer_than(version)) => {
+            // A watch may repeat a state, which the store would ignore too. It would not if a list in between has
+            // deleted the object.
+            let is_stale = if repeats { may_remove } else { queued.last >= limits.comparable };
+            if delta.kind != DeltaKind::Replaced && is_stale { Merge::Drop } else { Merge::None }
         }
         (false, false) if may_remove => {
             // `Replaced` must stay `Replaced`.
