@@ -112,7 +112,12 @@ impl Store {
             return;
         }
         let others = self.next.joined_partitions(&cluster).map(|(_, other)| other.marks.complete);
-        let floor = others.fold(partition.marks.complete, Ord::max);
+        let mut floor = others.fold(partition.marks.complete, Ord::max);
+        if self.next.joined_partitions(&cluster).next().is_some() {
+            // A reader with the newest version may lack changes of a partition that lags behind.
+            let received = self.marks_with(&cluster, partition).received;
+            floor = floor.max(received).map(|greatest| greatest.saturating_add(1));
+        }
         partition.marks = Marks::new(partition.marks.complete, floor);
         self.mark_joined(&cluster, |other| Marks::new(other.marks.complete, floor));
         self.cut(cluster, floor, false);
@@ -209,6 +214,8 @@ impl Store {
         // unknown.
         let may_guess = has_missed && self.next.joined_partitions(&cluster).next().is_none();
         let used = may_guess.then(|| self.used_versions(&cluster, partition, &drafts));
+        let before = partition.marks.received;
+        partition.marks.received = before.max(drafts.iter().filter_map(Draft::received).max());
         for (draft, version) in arrange(drafts, Conditions { list, base, used }) {
             let is_used = |version| marks.has_change_from(version) && self.has_used(&cluster, version);
             let is_own = |version: &u64| Some(*version) > partition.marks.floor && !is_used(*version);
@@ -217,6 +224,11 @@ impl Store {
                 // two changes with one version, one would be missed. The made-up one is above the version in the
                 // object, since readers may also resume from that.
                 self.make_up(partition, draft.received());
+                if draft.received() <= before {
+                    // The cluster may use versions again, as after a restore of etcd.
+                    let until = marks.made_up_after_break();
+                    partition.marks.made_up = MadeUpVersions::merge(partition.marks.made_up, until);
+                }
                 partition.marks.floor
             });
             self.record_change(id, partition, draft, version);
@@ -283,7 +295,8 @@ impl Store {
         }
         // After a list that went back, the apiserver may use versions again, for other states than readers have seen.
         self.make_up(partition, Some(list));
-        let Marks { floor, made_up, .. } = partition.marks;
+        let made_up = self.marks_with(&cluster, partition).made_up_after_break();
+        let floor = partition.marks.floor;
         partition.marks = Marks { made_up, ..Marks::new(Some(list), floor) };
         self.mark_joined(&cluster, |other| {
             let Marks { complete, made_up, .. } = other.marks;
@@ -343,13 +356,14 @@ impl Store {
         }
         let Some(partition) = self.next.take(id) else { return };
         let cluster = partition.origin().cluster.clone();
-        let floor = self.marks_with(&cluster, &partition).fresh();
+        let marks = self.marks_with(&cluster, &partition);
+        let floor = marks.fresh();
         let bytes = usize::try_from(partition.body_bytes()).unwrap_or(usize::MAX);
         self.record_all(id, &partition, PartitionChangeKind::Left, bytes);
         let others = self.joined(&cluster);
         if let Some((heir, mut other)) = others.first().and_then(|heir| Some((*heir, self.next.take(*heir)?))) {
             other.marks.floor = floor;
-            other.marks.made_up = MadeUpVersions::merge(other.marks.made_up, partition.marks.made_up);
+            other.marks.made_up = marks.made_up_after_break();
             self.next.put(heir, other);
         }
         self.cut(cluster, floor, others.is_empty());

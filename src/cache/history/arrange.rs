@@ -1,6 +1,6 @@
 //! Assigns resource versions to a batch's changes, and sorts them, for readers that resume a watch of one cluster.
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use super::change::ChangeKind;
 use super::draft::Draft;
@@ -23,7 +23,8 @@ pub(crate) struct Conditions {
 
 /// Assigns resource versions to the changes of a batch. If every change gets a version, also sorts them. Changes below
 /// the list's version come first, then deletions that the list found, then later changes, each group by version.
-/// Otherwise the order stays. The changes of one key always keep their order.
+/// Otherwise the order stays. It also stays if sorting would change the order of one key's changes, as after a restore
+/// of etcd.
 pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
     let base = conditions.base;
     let is_known = conditions.used.is_some();
@@ -36,10 +37,16 @@ pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arr
     if is_known {
         assign_missed(&mut arranged, &conditions, &mut used);
     }
-    if arranged.len() > 1 && arranged.iter().all(|(_, version)| version.is_some()) {
+    if arranged.len() > 1 && arranged.iter().all(|(_, version)| version.is_some()) && is_sorted_by_key(&arranged) {
         sort(&mut arranged, conditions.list);
     }
     arranged
+}
+
+/// Returns whether each key's changes have increasing versions.
+fn is_sorted_by_key(arranged: &[Arranged]) -> bool {
+    let mut last = HashMap::with_capacity(arranged.len());
+    arranged.iter().all(|(draft, version)| last.insert(draft.object.key(), *version) < Some(*version))
 }
 
 /// Returns whether the change at index `at` is an unobserved deletion that is followed by the addition of another

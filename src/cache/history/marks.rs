@@ -12,6 +12,9 @@ pub(crate) struct Marks {
     pub(crate) floor: Option<u64>,
     /// Greatest resource version of a recorded change of the partition.
     pub(crate) newest: Option<u64>,
+    /// Greatest version of the cluster itself in a recorded change. Readers may have it, also if the change has a
+    /// made-up version.
+    pub(crate) received: Option<u64>,
     /// Fleet version (change number over all clusters) and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
     /// Versions that the hub makes up now; `None` if it uses the cluster's own versions.
@@ -59,6 +62,8 @@ pub(crate) struct ClusterMarks {
     pub(crate) complete: Option<u64>,
     floor: Option<u64>,
     newest: Option<u64>,
+    /// Greatest version of the cluster itself in a recorded change.
+    pub(crate) received: Option<u64>,
     latest: Option<(u64, u64)>,
     made_up: Option<MadeUpVersions>,
 }
@@ -66,7 +71,7 @@ pub(crate) struct ClusterMarks {
 impl Marks {
     /// Creates the marks (resource versions for readers) of a partition without recorded changes.
     pub(crate) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
-        Self { complete, floor, newest: None, latest: None, made_up: None }
+        Self { complete, floor, ..Self::default() }
     }
 
     /// Returns whether the hub must still make up versions for the cluster, because this partition is not yet complete
@@ -75,7 +80,8 @@ impl Marks {
         self.made_up.is_some_and(|made_up| self.complete < Some(made_up.until))
     }
 
-    /// Records a change by its fleet version (change number over all clusters) and its resource version.
+    /// Records a change by its fleet version (change number over all clusters) and the resource version that readers
+    /// get.
     pub(crate) fn note(&mut self, fleet_version: u64, version: u64) {
         self.newest = self.newest.max(Some(version));
         self.latest = Some((fleet_version, version));
@@ -86,12 +92,13 @@ impl ClusterMarks {
     /// Combines the marks (resource versions for readers) of the partitions whose objects readers can see.
     pub(crate) fn of<'p>(joined: impl Iterator<Item = &'p Marks>) -> Self {
         let with = |cluster: Option<Self>, marks: &Marks| {
-            let Self { complete, floor, newest, latest, made_up } =
+            let Self { complete, floor, newest, received, latest, made_up } =
                 cluster.unwrap_or(Self { complete: marks.complete, ..Self::default() });
             Some(Self {
                 complete: complete.min(marks.complete),
                 floor: floor.max(marks.floor),
                 newest: newest.max(marks.newest),
+                received: received.max(marks.received),
                 latest: latest.max(marks.latest),
                 made_up: MadeUpVersions::merge(made_up, marks.made_up),
             })
@@ -120,6 +127,13 @@ impl ClusterMarks {
     /// Returns the greatest resource version that readers of the cluster may have received.
     pub(crate) fn greatest(&self) -> Option<u64> {
         self.base().max(self.newest)
+    }
+
+    /// Returns the made-up versions of a cluster of which readers no longer have the present state, also if they have
+    /// the newest versions of the cluster.
+    pub(crate) fn made_up_after_break(&self) -> Option<MadeUpVersions> {
+        let above = self.received.map_or(0, |received| received.saturating_add(1));
+        self.made_up.map(|made_up| MadeUpVersions { until: made_up.until.max(above), ..made_up })
     }
 
     /// Returns a version that is greater than all versions that readers may have.

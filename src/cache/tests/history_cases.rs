@@ -244,3 +244,55 @@ fn made_up_version_expires_for_ever_when_the_own_versions_are_used_again() {
     ];
     run(&steps, 1 << 20, 24);
 }
+
+#[test]
+fn list_of_queued_objects_keeps_the_order_of_versions() {
+    let mut world = World::new(1 << 20);
+    world.queue_bytes = 0;
+    let steps = [
+        Step::Put(4, 1),
+        Step::Checkpoint,
+        Step::Put(4, 0),
+        Step::Delete(4, 0),
+        Step::Receive(4, 3),
+        Step::List(4),
+        Step::Apply(4, 1),
+        Step::Kill(0),
+    ];
+    run_in(world, &steps, 1 << 4);
+}
+
+#[test]
+fn version_from_before_a_namespace_joined_has_expired_after_made_up_versions() {
+    let steps = [
+        Step::Close(1),
+        Step::Read(0, 1),
+        Step::Put(2, 0),
+        Step::Put(0, 0),
+        Step::Put(2, 1),
+        Step::Receive(2, 2),
+        Step::Apply(2, 2),
+        Step::Open(0),
+        Step::Read(0, 2),
+    ];
+    run(&steps, 1 << 20, 30);
+}
+
+#[test]
+fn version_that_a_restored_cluster_uses_again_has_expired_after_made_up_versions() {
+    let steps = [
+        Step::Put(3, 0),
+        Step::Put(4, 0),
+        Step::BackUp(1),
+        Step::List(3),
+        Step::Read(1, 1),
+        Step::Put(3, 0),
+        Step::Receive(3, 1),
+        Step::Apply(3, 2),
+        Step::Apply(3, 1),
+        Step::Read(1, 2),
+        Step::BackUp(1),
+        Step::Put(3, 1),
+    ];
+    run(&steps, 1 << 20, 8);
+}

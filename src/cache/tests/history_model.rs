@@ -90,10 +90,13 @@ struct Given {
     version: u64,
     contents: Contents,
     /// Whether a reader that resumes from this version must not receive a change again. False after a kill, or if the
-    /// version is that of an object whose change was recorded with another version.
+    /// version is that of an object whose change was recorded with another version. Changes may also be repeated if
+    /// `is_lost_by_kill`.
     is_exact: bool,
     /// Whether a process that was killed gave the version.
     is_of_before: bool,
+    /// Whether a reader that resumes from this version after a kill may miss changes ([`World::is_lost_by_kill`]).
+    is_lost_by_kill: bool,
 }
 
 /// Returns the version that a reader takes from a change of its cluster.
@@ -118,6 +121,8 @@ fn apply(contents: &mut Contents, change: &RecordedChange, is_strict: bool) {
 #[derive(Default)]
 struct Reader {
     position: Option<(HistoryCursor, Contents)>,
+    /// Whether the versions of the next changes are of no use after a kill.
+    is_lost_by_kill: bool,
     given: Vec<Given>,
 }
 
@@ -132,8 +137,11 @@ impl Reader {
         }
     }
 
-    fn read(&mut self, reader: usize, max: usize, snapshot: &Snapshot) {
+    fn read(&mut self, reader: usize, max: usize, world: &World) {
+        let snapshot = &*world.snapshot();
         let history = snapshot.history().unwrap();
+        let is_lost_now = reader < CLUSTERS.len() && world.is_lost_by_kill(reader);
+        let is_lost_by_kill = is_lost_now || (self.is_lost_by_kill && self.position.is_some());
         let (mut cursor, mut contents) = self
             .position
             .take()
@@ -148,30 +156,34 @@ impl Reader {
             if let Some(version) = own.or(event_version(&change)) {
                 let is_exact = own.is_some() || change.cluster_version == Some(version);
                 let contents = contents.clone();
-                self.give(Given { version, contents, is_exact, is_of_before: false });
+                self.give(Given { version, contents, is_exact, is_of_before: false, is_lost_by_kill });
             }
         }
-        if cursor.version() >= snapshot.version()
-            && let Some(version) = list_version(snapshot, reader)
-        {
+        let is_at_end = cursor.version() >= snapshot.version();
+        self.is_lost_by_kill = if is_at_end { is_lost_now } else { is_lost_by_kill };
+        if is_at_end && let Some(version) = list_version(snapshot, reader) {
             let contents = contents.clone();
-            self.give(Given { version, contents, is_exact: true, is_of_before: false });
+            let is_lost_by_kill = is_lost_now;
+            self.give(Given { version, contents, is_exact: true, is_of_before: false, is_lost_by_kill });
         }
         self.position = Some((cursor, contents));
     }
 
     /// Resumes from each version that a reader was given. Expired ones are forgotten.
-    fn check(&mut self, reader: usize, snapshot: &Snapshot, is_crowded: bool) {
+    fn check(&mut self, reader: usize, world: &World) {
+        let snapshot = &*world.snapshot();
         let now = listed(snapshot, reader);
         let is_joined = reader >= CLUSTERS.len() || snapshot.joined_partitions(&cluster(reader)).next().is_some();
         let fresh = list_version(snapshot, reader).filter(|_| is_joined);
         if let Some(version) = fresh {
-            self.give(Given { version, contents: now.clone(), is_exact: true, is_of_before: false });
+            let is_lost_by_kill = reader < CLUSTERS.len() && world.is_lost_by_kill(reader);
+            let contents = now.clone();
+            self.give(Given { version, contents, is_exact: true, is_of_before: false, is_lost_by_kill });
         }
         // A cluster without an informer is not served.
         self.given.retain(|given| is_joined || !given.is_of_before);
         self.given.retain(|given| {
-            let is_kept = resume(reader, given, snapshot, &now, is_crowded);
+            let is_kept = resume(reader, given, snapshot, &now, world.queue_bytes == 0);
             assert!(is_kept || fresh != Some(given.version) || given.contents != now, "a new list has expired");
             is_kept
         });
@@ -203,7 +215,7 @@ fn resume(reader: usize, given: &Given, snapshot: &Snapshot, now: &Contents, is_
     }
     let mut contents = given.contents.clone();
     for change in &changes {
-        apply(&mut contents, change, given.is_exact);
+        apply(&mut contents, change, given.is_exact && !given.is_lost_by_kill);
     }
     let is_behind = is_crowded
         && given.is_of_before
@@ -220,7 +232,6 @@ fn take(world: &mut World, step: &Step) {
         Step::Receive(at, count) => world.receive(at, count),
         Step::List(at) => world.list(at),
         Step::Apply(at, max) => world.apply(at, max),
-        Step::BackUp(of) => world.back_up(of),
         Step::Open(at) => world.open(at),
         Step::Close(at) => world.close(at),
         Step::KeepBodies(at, keep) => world.keep_bodies(at, keep),
@@ -230,7 +241,7 @@ fn take(world: &mut World, step: &Step) {
         Step::Recover => world.recover(),
         Step::Restart(keeps_first) => world.restart(keeps_first),
         Step::Checkpoint => world.checkpoint(),
-        Step::Kill(_) | Step::Read(..) => {}
+        Step::BackUp(_) | Step::Kill(_) | Step::Read(..) => {}
     }
 }
 
@@ -248,13 +259,20 @@ pub(super) fn run_in(mut world: World, steps: &[Step], opened: usize) {
     // With several informers, the store makes up versions that the next process takes for later ones of the cluster.
     let mut had_several = [false; CLUSTERS.len()];
     for step in steps {
-        take(&mut world, step);
-        let snapshot = world.snapshot();
         for (at, had) in had_several.iter_mut().enumerate() {
-            *had |= !snapshot.has_one_informer(&cluster(at));
+            *had |= !world.snapshot().has_one_informer(&cluster(at));
         }
+        take(&mut world, step);
         match *step {
-            Step::Read(reader, max) => readers[reader].read(reader, max, &snapshot),
+            Step::Read(reader, max) => readers[reader].read(reader, max, &world),
+            Step::BackUp(of) => {
+                if world.back_up(of) {
+                    readers[of].given.retain(|given| !given.is_of_before);
+                    readers[of].given.iter_mut().for_each(|given| given.is_lost_by_kill = true);
+                    readers[of].is_lost_by_kill = true;
+                }
+                continue;
+            }
             // Connections end with the process. A cluster that is restored while the store keeps changes is one that was
             // added again: its readers expired when it was removed.
             Step::Restart(is_added_again) => {
@@ -267,22 +285,20 @@ pub(super) fn run_in(mut world: World, steps: &[Step], opened: usize) {
             Step::Kill(ahead) if world.kill(ahead) => {
                 for (at, reader) in readers.iter_mut().enumerate() {
                     reader.position = None;
-                    reader.given.retain(|_| had_several.get(at) == Some(&false));
+                    reader.given.retain(|given| had_several.get(at) == Some(&false) && !given.is_lost_by_kill);
                     reader.given.iter_mut().for_each(|given| (given.is_exact, given.is_of_before) = (false, true));
                 }
             }
-            Step::Put(..) | Step::Delete(..) | Step::Receive(..) | Step::List(_) | Step::BackUp(_) => continue,
+            Step::Put(..) | Step::Delete(..) | Step::Receive(..) | Step::List(_) => continue,
             _ => {}
         }
-        let snapshot = world.snapshot();
         for (at, reader) in readers.iter_mut().enumerate() {
-            reader.check(at, &snapshot, world.queue_bytes == 0);
+            reader.check(at, &world);
         }
     }
     (0..INFORMERS.len()).for_each(|at| world.catch_up(at));
-    let snapshot = world.snapshot();
     for (at, reader) in readers.iter_mut().enumerate() {
-        reader.check(at, &snapshot, world.queue_bytes == 0);
+        reader.check(at, &world);
     }
 }
 

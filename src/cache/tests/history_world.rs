@@ -67,10 +67,23 @@ struct Watched {
     events: Vec<Event>,
     /// Version of the last event that the informer received; `None` if it must list.
     received: Option<u64>,
-    /// Whether the store has no list since the etcd of the cluster was restored.
-    is_of_before: bool,
+    /// Version after which etcd has all events.
+    oldest: u64,
+    /// Number of ends of lists that must be applied until the store has no state from before a restore of etcd.
+    ends_to_apply: usize,
+    /// Whether a part of a list was applied.
+    is_listing: bool,
     fifo: DeltaFifo,
+    /// Number of ends of lists in the queue.
+    queued_ends: usize,
     id: Option<PartitionId>,
+}
+
+impl Watched {
+    fn set_queue(&mut self, fifo: DeltaFifo) {
+        (self.fifo, self.queued_ends, self.is_listing) = (fifo, 0, false);
+        self.ends_to_apply = self.ends_to_apply.min(1);
+    }
 }
 
 pub(super) struct World {
@@ -99,8 +112,11 @@ impl World {
             objects: Objects::new(),
             events: Vec::new(),
             received: None,
-            is_of_before: false,
+            oldest: 0,
+            ends_to_apply: 0,
+            is_listing: false,
             fifo: DeltaFifo::new(usize::MAX),
+            queued_ends: 0,
             id: None,
         };
         let watched = INFORMERS.iter().map(|_| watched()).collect();
@@ -153,31 +169,44 @@ impl World {
         *version
     }
 
-    /// Saves the etcd of a cluster, or restores its saved state: its informers must list then.
-    pub(super) fn back_up(&mut self, of: usize) {
+    /// Saves the etcd of a cluster, or restores its saved state: its informers must list then. Returns whether it was
+    /// restored.
+    pub(super) fn back_up(&mut self, of: usize) -> bool {
         let members: Vec<_> = (0..INFORMERS.len()).filter(|at| INFORMERS[*at].0 == of).collect();
         match self.backups[of].take() {
             None => {
                 let objects = members.iter().map(|at| self.watched[*at].objects.clone()).collect();
                 self.backups[of] = Some((self.versions[of], objects));
+                false
             }
             Some((version, objects)) => {
                 self.checkpoint = None;
                 self.versions[of] = version;
                 for (at, objects) in members.into_iter().zip(objects) {
                     let watched = &mut self.watched[at];
-                    (watched.objects, watched.received, watched.is_of_before) = (objects, None, true);
+                    (watched.objects, watched.received, watched.oldest) = (objects, None, version);
                     watched.events.clear();
+                    watched.ends_to_apply = watched.queued_ends + 1;
                 }
+                true
             }
         }
+    }
+
+    /// Returns whether a reader of a cluster may miss changes if it continues after a kill of this process, which then
+    /// cannot know what the reader has: states from before a restore of etcd, or a part of a list, whose objects are not
+    /// in the order of their versions.
+    pub(super) fn is_lost_by_kill(&self, of: usize) -> bool {
+        let members = self.watched.iter().zip(INFORMERS).filter(|(_, informer)| informer.0 == of);
+        members.into_iter().any(|(watched, _)| watched.ends_to_apply > 0 || watched.is_listing)
     }
 
     pub(super) fn open(&mut self, at: usize) {
         if self.watched[at].id.is_none() {
             let id = self.store.open(self.origin(at), InformerHealth::new(), Vec::new());
             let watched = &mut self.watched[at];
-            (watched.id, watched.received, watched.fifo) = (Some(id), None, DeltaFifo::new(self.queue_bytes));
+            (watched.id, watched.received) = (Some(id), None);
+            watched.set_queue(DeltaFifo::new(self.queue_bytes));
         }
     }
 
@@ -218,6 +247,7 @@ impl World {
             watched.fifo.push(Change::Delta(delta(DeltaKind::Replaced, listed)));
         }
         watched.fifo.push(Change::ReplaceEnd(at_version(newest)));
+        watched.queued_ends += 1;
         watched.received = Some(newest);
     }
 
@@ -226,7 +256,17 @@ impl World {
         let watched = &mut self.watched[at];
         if let Some(id) = watched.id {
             let batch = watched.fifo.pop(max);
-            watched.is_of_before &= !matches!(batch.last(), Some(Popped::ReplaceEnd { .. }));
+            let ends = batch.iter().filter(|popped| matches!(popped, Popped::ReplaceEnd { .. })).count();
+            watched.queued_ends -= ends;
+            for popped in &batch {
+                watched.is_listing = match popped {
+                    Popped::Deltas(_, deltas) => {
+                        watched.is_listing || deltas.iter().any(|delta| delta.kind == DeltaKind::Replaced)
+                    }
+                    Popped::ReplaceEnd { .. } => false,
+                };
+            }
+            watched.ends_to_apply = watched.ends_to_apply.saturating_sub(ends);
             self.store.apply_up_to(id, batch, watched.fifo.watermark().cloned());
         }
     }
@@ -315,11 +355,10 @@ impl World {
     fn restore(&mut self, at: usize, partition: &Partition, objects: Gathering) {
         let resume = partition.resume_version().cloned();
         let watched = &mut self.watched[at];
-        // If the informer must list, as after a restore of etcd, it still must. A process that was killed before it
-        // applied such a list could not know that; its readers may miss changes then.
-        let received = watched.received.filter(|_| !watched.is_of_before);
-        watched.received = received.and(resume.as_ref().and_then(ResourceVersion::as_number));
-        watched.fifo = DeltaFifo::new(self.queue_bytes);
+        // If the informer must list, as after a restore of etcd, it still must.
+        let received = watched.received.and(resume.as_ref().and_then(ResourceVersion::as_number));
+        watched.received = received.filter(|received| *received >= watched.oldest);
+        watched.set_queue(DeltaFifo::new(self.queue_bytes));
         watched.id = self.store.restore(SavedPartition {
             origin: Arc::clone(partition.origin()),
             health: InformerHealth::new(),
