@@ -39,8 +39,7 @@ lint: ## Check format and clippy; warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --all-targets --all-features -- -D warnings
-	$(CARGO) clippy --test real --all-features -- -D warnings
-	$(CARGO) clippy --package informer-hub-fleet --package informer-hub-roles --test nats --all-features -- -D warnings
+	$(CARGO) clippy --test real --test nats --all-features -- -D warnings
 
 reference: ## Generate config/schema.json and docs/configuration.md from crates/config/src/schema
 	$(CARGO) build --quiet
