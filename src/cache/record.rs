@@ -102,7 +102,7 @@ impl Store {
     /// Ends the use of made-up versions for a cluster: changes get the apiserver's versions again. Readers must then
     /// list again, since they may have made-up versions.
     ///
-    /// Does nothing until every partition of the cluster is complete up to [`MadeUpVersions::until`].
+    /// Does nothing while a partition of the cluster is not complete up to its [`MadeUpVersions::until`].
     fn return_to_own_versions(&mut self, partition: &mut Partition) {
         if partition.marks.made_up.is_none() || partition.marks.is_behind() {
             return;
@@ -112,11 +112,11 @@ impl Store {
             return;
         }
         let others = self.next.joined_partitions(&cluster).map(|(_, other)| other.marks.complete);
-        let mut floor = others.fold(partition.marks.complete, Ord::max);
+        let complete = others.fold(partition.marks.complete, Ord::max);
+        let mut floor = complete.max(self.marks_with(&cluster, partition).received);
         if self.next.joined_partitions(&cluster).next().is_some() {
             // A reader with the newest version may lack changes of a partition that lags behind.
-            let received = self.marks_with(&cluster, partition).received;
-            floor = floor.max(received).map(|greatest| greatest.saturating_add(1));
+            floor = floor.map(|greatest| greatest.saturating_add(1));
         }
         partition.marks = Marks::new(partition.marks.complete, floor);
         self.mark_joined(&cluster, |other| Marks::new(other.marks.complete, floor));
@@ -214,20 +214,21 @@ impl Store {
         // unknown.
         let may_guess = has_missed && self.next.joined_partitions(&cluster).next().is_none();
         let used = may_guess.then(|| self.used_versions(&cluster, partition, &drafts));
-        let before = partition.marks.received;
-        partition.marks.received = before.max(drafts.iter().filter_map(Draft::received).max());
         for (draft, version) in arrange(drafts, Conditions { list, base, used }) {
             let is_used = |version| marks.has_change_from(version) && self.has_used(&cluster, version);
             let is_own = |version: &u64| Some(*version) > partition.marks.floor && !is_used(*version);
+            let received = draft.received();
+            let is_back = received <= partition.marks.received;
+            partition.marks.received = received.max(partition.marks.received);
             let version = version.filter(is_own).or_else(|| {
                 // The change has no usable version: readers at this or a later version would miss the change, and of
                 // two changes with one version, one would be missed. The made-up one is above the version in the
                 // object, since readers may also resume from that.
-                self.make_up(partition, draft.received());
-                if draft.received() <= before {
-                    // The cluster may use versions again, as after a restore of etcd.
-                    let until = marks.made_up_after_break();
-                    partition.marks.made_up = MadeUpVersions::merge(partition.marks.made_up, until);
+                self.make_up(partition, received);
+                if is_back {
+                    // The cluster may use versions again, as after a restore of etcd. A change without a version does
+                    // not show whether it does.
+                    partition.marks.made_up = self.marks_with(&cluster, partition).made_up_after_break();
                 }
                 partition.marks.floor
             });

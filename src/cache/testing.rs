@@ -27,11 +27,22 @@ pub fn object_with(
     labels: &[(&str, &str)],
     index: &[(&str, &str)],
 ) -> StoredObject {
+    object_at(namespace, name, uid, &version.to_string(), labels, index)
+}
+
+fn object_at(
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    version: &str,
+    labels: &[(&str, &str)],
+    index: &[(&str, &str)],
+) -> StoredObject {
     let entry = |(index, value): &(&str, &str)| IndexEntry { index: (*index).into(), value: (*value).into() };
     StoredObject::new(StoredObjectParts {
         key: ObjectKey::new(namespace, name),
         uid: Uid::new(uid),
-        resource_version: ResourceVersion::new(&version.to_string()),
+        resource_version: ResourceVersion::new(version),
         labels: Labels::new(labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()),
         index_values: index.iter().map(entry).collect(),
         json: format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#).into_bytes(),
@@ -77,7 +88,7 @@ pub fn change(text: &str) -> Change {
     };
     let (name, version) = rest.split_once('@').unwrap();
     let (name, uid) = name.split_once(':').unwrap_or((name, "u"));
-    Change::Delta(delta(kind, object("ns", name, uid, version.parse().unwrap())))
+    Change::Delta(delta(kind, object_at("ns", name, uid, version, &[], &[])))
 }
 
 /// Returns the changes of a list that contains these objects of namespace `ns`, none of which could be decoded. The

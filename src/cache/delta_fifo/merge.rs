@@ -58,8 +58,9 @@ pub(super) struct MergeLimits {
 ///
 /// - A deletion is dropped if the last queued delta deletes the same object.
 /// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta.
-///   A live state from a watch that is not newer than the queued one is dropped. One from a list is queued too: if it
-///   replaced the queued one, its version would come after later ones of other objects.
+///   A live state from a watch that is not newer than the queued one is dropped, unless the queued one is sealed or from
+///   before a restore of etcd. One from a list is queued too: if it replaced the queued one, its version would come
+///   after later ones of other objects.
 /// - In a crowded queue, of several objects of one name that were added and deleted one after the other, only the last
 ///   one is kept. It must be kept: the store, or a reader of an earlier process, may have one of them, and needs a
 ///   deletion.
@@ -73,7 +74,7 @@ pub(super) fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta,
     };
     let may_remove = limits.is_crowded && queued.last >= limits.sealed;
     let (before, version) = (last.object.resource_version(), delta.object.resource_version());
-    let repeats = before == version;
+    let repeats = before == version && !version.is_empty();
     match (last.kind == DeltaKind::Deleted, is_deletion) {
         (true, true) => Merge::Drop,
         (false, false) if last.kind != DeltaKind::Sync && (repeats || before.newer_than(version)) => {

@@ -296,3 +296,56 @@ fn version_that_a_restored_cluster_uses_again_has_expired_after_made_up_versions
     ];
     run(&steps, 1 << 20, 8);
 }
+
+#[test]
+fn version_above_the_complete_one_expires_when_the_own_versions_are_used_again() {
+    let mut world = World::new(1 << 20);
+    world.queue_bytes = 0;
+    let steps = [
+        Step::KeepBodies(3, false),
+        Step::Put(3, 0),
+        Step::Receive(3, 3),
+        Step::Apply(3, 9),
+        Step::KeepBodies(3, true),
+        Step::List(3),
+        Step::Apply(3, 9),
+        Step::Read(1, 1),
+        Step::Put(3, 0),
+        Step::Receive(3, 1),
+        Step::Put(4, 0),
+        Step::Receive(3, 3),
+        Step::Put(3, 1),
+        Step::Receive(3, 1),
+        Step::Put(3, 0),
+        Step::Receive(3, 1),
+        Step::Apply(3, 1),
+        Step::Read(1, 1),
+        Step::Apply(3, 1),
+    ];
+    run_in(world, &steps, 1 << 3);
+}
+
+#[test]
+fn version_before_a_restore_of_etcd_in_the_same_batch_has_expired_after_made_up_versions() {
+    let steps = [
+        Step::KeepBodies(3, false),
+        Step::Put(3, 0),
+        Step::Receive(3, 3),
+        Step::Apply(3, 9),
+        Step::KeepBodies(3, true),
+        Step::List(3),
+        Step::Apply(3, 9),
+        Step::BackUp(1),
+        Step::Put(3, 0),
+        Step::Receive(3, 1),
+        Step::Read(1, 1),
+        Step::BackUp(1),
+        Step::List(3),
+        Step::Apply(3, 9),
+        Step::Read(1, 1),
+        Step::Put(4, 0),
+        Step::Receive(3, 3),
+        Step::Apply(3, 9),
+    ];
+    run(&steps, 1 << 20, 1 << 3);
+}
