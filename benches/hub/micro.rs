@@ -10,6 +10,7 @@ use informer_hub::Query;
 use informer_hub::app::api_resource;
 use informer_hub::cache::{DeltaFifo, ListenerOptions, ListenerQueue, PartitionId, Popped, Store, pack_all};
 use informer_hub_codec::{Decoder, Projection, WatchItem};
+use informer_hub_protobuf::{ObjectWriter, TypeMeta};
 use informer_hub_sim::replay::{ReplayConfig, Shape};
 use informer_hub_types::{
     Change, ClusterLabels, ClusterName, Delta, DeltaKind, Dictionary, InformerHealth, Origin, PackedTotals, Scope,
@@ -34,6 +35,17 @@ fn lines(pods: usize, shape: Shape) -> Vec<Vec<u8>> {
     ReplayConfig { pods, shape, ..ReplayConfig::default() }.export(&mut text).unwrap();
     let pods = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     pods.map(|pod| [br#"{"type":"MODIFIED","object":"#.as_slice(), pod, b"}"].concat()).collect()
+}
+
+/// Returns watch events with these pods in protobuf, without the lengths before them.
+fn frames(pods: &[Arc<StoredObject>]) -> Vec<Vec<u8>> {
+    let mut writer = ObjectWriter::new(TypeMeta { api_version: "v1", kind: "Pod" }, usize::MAX).unwrap();
+    let frame = |pod: &Arc<StoredObject>| {
+        let mut frame = Vec::new();
+        writer.event("MODIFIED", &pod.json().unwrap(), &mut frame).unwrap();
+        frame.split_off(4)
+    };
+    pods.iter().map(frame).collect()
 }
 
 fn decoder() -> Decoder {
@@ -62,6 +74,13 @@ fn bodies(criterion: &mut Criterion) {
     group.throughput(sizes(lines.iter().map(Vec::len).sum()));
     group.bench_function("decode", |bench| {
         bench.iter(|| black_box(object(&mut decoder, &lines[turn.next().unwrap()])));
+    });
+    let frames = frames(&objects);
+    group.throughput(sizes(frames.iter().map(Vec::len).sum()));
+    group.bench_function("decode protobuf", |bench| {
+        bench.iter(|| {
+            black_box(decoder.decode_frame(&frames[turn.next().unwrap()], usize::MAX).unwrap());
+        });
     });
     group.throughput(sizes(plain));
     group.bench_function("compress", |bench| {
