@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::{Client, Config};
@@ -69,19 +69,29 @@ impl Endpoint {
         &self.client
     }
 
-    /// Sends a GET request and reads the whole answer.
-    ///
-    /// # Panics
-    /// If the answer does not end before the deadline, or breaks.
-    pub(super) async fn get(&self, path_and_query: &str, accept: Option<&str>) -> RawAnswer {
+    async fn send(&self, path_and_query: &str, accept: Option<&str>) -> Result<Response<Body>, String> {
         // Decompression of a watch would wait for the end of a block.
         let mut request = Request::get(path_and_query).header("accept-encoding", "identity");
         if let Some(accept) = accept {
             request = request.header("accept", accept);
         }
         let request = request.body(Body::empty()).unwrap_or_else(|error| panic!("{path_and_query}: {error}"));
+        self.client.send(request).await.map_err(|error| error.to_string())
+    }
+
+    /// Sends a GET request and reads the whole answer. Sends it again once if the server closes the connection without
+    /// an answer, as HTTP clients do (RFC 9110, section 9.2.2).
+    ///
+    /// # Panics
+    /// If the answer does not end before the deadline, or breaks.
+    pub(super) async fn get(&self, path_and_query: &str, accept: Option<&str>) -> RawAnswer {
         let reading = async {
-            let (head, body) = self.client.send(request).await.map_err(|error| error.to_string())?.into_parts();
+            let mut sent = self.send(path_and_query, accept).await;
+            // The server closed the idle connection just when the client used it again.
+            if sent.as_ref().is_err_and(|error| error.contains("SendRequest")) {
+                sent = self.send(path_and_query, accept).await;
+            }
+            let (head, body) = sent?.into_parts();
             let bytes = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
             let body = String::from_utf8_lossy(&bytes).into_owned();
             Ok::<_, String>(RawAnswer { status: head.status, headers: head.headers, body, bytes })
