@@ -8,8 +8,8 @@
 //! - *Merges.* Two deletions of one object always merge, and a resync of a queued key is dropped. Other deltas are kept
 //!   up to half of the byte limit. Above that, a newer live state replaces the queued one of its object and is queued
 //!   last, a repeated one is dropped, and of several objects of one name that were added and deleted, only the last one
-//!   is kept. Above the limit, [`DeltaFifo::is_full`] makes the caller wait. Other repetitions are not detected here: the
-//!   store drops old versions, and a listener's queue drops repeated batches.
+//!   is kept. Above the limit, [`DeltaFifo::is_full`] makes the caller wait. Other repetitions are not detected here:
+//!   the store drops old versions, and a listener's queue drops repeated batches.
 //! - *No starvation.* A sealed delta is never replaced, so an object that changes all the time cannot be postponed
 //!   forever. When an unsealed delta leaves the queue, all deltas behind it become sealed. The end of a list seals all
 //!   deltas before it.

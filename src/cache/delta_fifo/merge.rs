@@ -58,9 +58,9 @@ pub(super) struct MergeLimits {
 ///
 /// - A deletion is dropped if the last queued delta deletes the same object.
 /// - In a crowded queue, a live state replaces an older live state of the same object, which is the last queued delta.
-///   A live state from a watch that is not newer than the queued one is dropped, unless the queued one is sealed or from
-///   before a restore of etcd. One from a list is queued too: if it replaced the queued one, its version would come
-///   after later ones of other objects.
+///   A live state from a watch that is not newer than the queued one is dropped, unless the queued one is sealed or
+///   from before a restore of etcd. One from a list is queued too: if it replaced the queued one, its version would
+///   come after later ones of other objects.
 /// - In a crowded queue, of several objects of one name that were added and deleted one after the other, only the last
 ///   one is kept. It must be kept: the store, or a reader of an earlier process, may have one of them, and needs a
 ///   deletion.

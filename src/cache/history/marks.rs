@@ -12,8 +12,8 @@ pub(crate) struct Marks {
     pub(crate) floor: Option<u64>,
     /// Greatest resource version of a recorded change of the partition.
     pub(crate) newest: Option<u64>,
-    /// Greatest version of the cluster itself in a change since readers last had to list again. Readers may have it, also
-    /// if the change has a made-up version.
+    /// Greatest version of the cluster itself in a change since readers last had to list again. Readers may have it,
+    /// also if the change has a made-up version.
     pub(crate) received: Option<u64>,
     /// Fleet version (change number over all clusters) and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,

@@ -175,8 +175,9 @@ impl Reader {
         let now = listed(snapshot, reader);
         let is_joined = reader >= CLUSTERS.len() || snapshot.joined_partitions(&cluster(reader)).next().is_some();
         let fresh = list_version(snapshot, reader).filter(|_| is_joined);
+        let is_lost_by_kill = reader < CLUSTERS.len() && world.is_lost_by_kill(reader);
+        self.is_lost_by_kill |= is_lost_by_kill;
         if let Some(version) = fresh {
-            let is_lost_by_kill = reader < CLUSTERS.len() && world.is_lost_by_kill(reader);
             let contents = now.clone();
             self.give(Given { version, contents, is_exact: true, is_of_before: false, is_lost_by_kill });
         }
