@@ -35,7 +35,8 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Creates an empty batch. If `records` is set, its visible changes are recorded in the store's history.
+    /// Creates an empty batch. If `records` is set, it gathers the changes that readers can see, for the store's
+    /// history.
     pub(super) fn new(records: bool) -> Self {
         Self { drafts: records.then(Vec::new), ..Self::default() }
     }

@@ -168,7 +168,8 @@ impl Protobuf {
         self.excerpt = Prepared::Excerpt(excerpt);
     }
 
-    /// Returns the positions of members in the JSON of the object converted last.
+    /// Returns the positions of members in the JSON of the object converted last: those at the top level and one level
+    /// below.
     pub(super) fn extents(&self) -> &[Extent] {
         self.converter.as_ref().map(|converter| converter.extents()).unwrap_or_default()
     }

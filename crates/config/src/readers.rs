@@ -24,7 +24,8 @@ pub(super) const BYTES: RangeInclusive<u64> = 64 << 10..=16 << 30;
 /// Keys that identify a reader; each reader has exactly one.
 pub(super) const IDENTITIES: [&str; 5] = ["token", "certificate", "oidc_group", "oidc_user", "service_account"];
 
-/// Ways to authenticate that the configuration enables. Each identity of a reader requires one of them.
+/// Sections of the configuration with which the hub verifies identities of readers. Each kind of identity requires its
+/// own: `oidc_group` requires `oidc`, `certificate` requires `certificates`.
 #[derive(Clone, Copy)]
 pub(super) struct Issuers<'c> {
     pub(super) oidc: Option<&'c OidcConfig>,

@@ -73,7 +73,7 @@ impl Kind {
         Arc::clone(self.loaded[encoding as usize].get_or_init(restore))
     }
 
-    /// Returns the bytes of the dictionary for an encoding, as in the repository.
+    /// Returns the bytes of the dictionary for an encoding: the content of its file in this crate.
     #[must_use]
     pub fn bytes(&self, encoding: Encoding) -> &'static [u8] {
         self.bytes[encoding as usize]

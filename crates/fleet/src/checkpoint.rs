@@ -124,7 +124,7 @@ impl<R: Read> fmt::Debug for CheckpointReader<R> {
 }
 
 impl<R: Read> CheckpointReader<R> {
-    /// Opens a checkpoint and reads the partition's state from its head.
+    /// Opens a checkpoint and reads its head, for [`Self::state`]. The objects follow, and are still to be read.
     pub fn new(mut from: R) -> Result<Self, CheckpointError> {
         let mut start = [0; 5];
         from.read_exact(&mut start).map_err(CheckpointError::Read)?;

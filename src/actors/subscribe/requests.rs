@@ -22,7 +22,7 @@ pub struct RequestInformer {
     pub user: User,
     /// Requested resource.
     pub wanted: ResourceRequest,
-    /// Scope to watch.
+    /// Part of the resource to watch: namespace, selectors, and form of the objects.
     pub scope: Scope,
     /// Options for decoding and selection. If requests for the same informer have different options, the options of a
     /// configuration entry apply. If no configuration entry requests the informer, the options of the first request

@@ -73,7 +73,7 @@ pub(crate) struct PartitionChange {
 pub(crate) enum PartitionChangeKind {
     Joined,
     Left,
-    /// The labels of the cluster changed. The value is the informer with the previous labels.
+    /// The labels of the cluster changed. The value is the origin with the previous labels.
     Relabelled(Arc<Origin>),
 }
 

@@ -216,7 +216,7 @@ impl Source {
         (start + column.saturating_sub(1)).min(self.text.len())
     }
 
-    /// Converts a position to line and column, from 1.
+    /// Converts a position in characters to line and column, both counted in characters from 1.
     fn position(&self, at: usize) -> (usize, usize) {
         let before = &self.text[..at.min(self.text.len())];
         let line = before.iter().filter(|c| **c == '\n').count() + 1;
