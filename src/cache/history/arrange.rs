@@ -37,7 +37,10 @@ pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arr
     if is_known {
         assign_missed(&mut arranged, &conditions, &mut used);
     }
-    if arranged.len() > 1 && arranged.iter().all(|(_, version)| version.is_some()) && is_sorted_by_key(&arranged) {
+    // Changes of a watch usually are in order, and need no look at their keys.
+    let is_sorted = conditions.list.is_none() && arranged.is_sorted_by(|(_, one), (_, other)| one < other);
+    let has_versions = arranged.iter().all(|(_, version)| version.is_some());
+    if arranged.len() > 1 && has_versions && !is_sorted && is_sorted_by_key(&arranged) {
         sort(&mut arranged, conditions.list);
     }
     arranged
