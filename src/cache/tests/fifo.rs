@@ -72,9 +72,7 @@ fn listed_state_does_not_take_a_queued_one_of_its_version_behind_later_versions(
 
 #[test]
 fn crowded_fifo_keeps_the_last_state_of_an_object_without_versions() {
-    let mut fifo = crowded();
-    push_all(&mut fifo, "~a@ ~b@ ~a@");
-    assert_eq!(drain(&mut fifo), ["~b@", "~a@"]);
+    assert_eq!(through(crowded(), "~a@ ~b@ ~a@"), ["~b@", "~a@"]);
 }
 
 #[test]

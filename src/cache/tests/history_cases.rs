@@ -1,14 +1,23 @@
 //! Tests of single cases of the window of changes, most of them found by the model test.
 
-use super::history_model::{Step, run, run_in, scope};
+use super::history_model::{Step, run, run_crowded, scope};
 use super::history_world::{CLUSTERS, NAMES, World, cluster};
 use crate::{ChangeKind, HistoryCursor, LocateError, MADE_UP};
+
+/// Steps after which the hub makes up versions for the cluster of informer 3: an object gets its body back.
+const STARTS_MADE_UP: [Step; 7] = [
+    Step::KeepBodies(3, false),
+    Step::Put(3, 0),
+    Step::Receive(3, 3),
+    Step::Apply(3, 9),
+    Step::KeepBodies(3, true),
+    Step::List(3),
+    Step::Apply(3, 9),
+];
 
 #[test]
 fn deletion_of_an_object_that_only_a_reader_of_before_has_is_a_change() {
     // The new process receives addition and deletion at once, and its crowded queue merges them.
-    let mut world = World::new(1 << 20);
-    world.queue_bytes = 0;
     let steps = [
         Step::Put(3, 0),
         Step::Receive(3, 3),
@@ -22,7 +31,7 @@ fn deletion_of_an_object_that_only_a_reader_of_before_has_is_a_change() {
         Step::Delete(3, 0),
         Step::Kill(0),
     ];
-    run_in(world, &steps, 1 << 3);
+    run_crowded(&steps, 1 << 3);
 }
 
 #[test]
@@ -247,8 +256,6 @@ fn made_up_version_expires_for_ever_when_the_own_versions_are_used_again() {
 
 #[test]
 fn list_of_queued_objects_keeps_the_order_of_versions() {
-    let mut world = World::new(1 << 20);
-    world.queue_bytes = 0;
     let steps = [
         Step::Put(4, 1),
         Step::Checkpoint,
@@ -259,7 +266,7 @@ fn list_of_queued_objects_keeps_the_order_of_versions() {
         Step::Apply(4, 1),
         Step::Kill(0),
     ];
-    run_in(world, &steps, 1 << 4);
+    run_crowded(&steps, 1 << 4);
 }
 
 #[test]
@@ -299,16 +306,7 @@ fn version_that_a_restored_cluster_uses_again_has_expired_after_made_up_versions
 
 #[test]
 fn version_above_the_complete_one_expires_when_the_own_versions_are_used_again() {
-    let mut world = World::new(1 << 20);
-    world.queue_bytes = 0;
     let steps = [
-        Step::KeepBodies(3, false),
-        Step::Put(3, 0),
-        Step::Receive(3, 3),
-        Step::Apply(3, 9),
-        Step::KeepBodies(3, true),
-        Step::List(3),
-        Step::Apply(3, 9),
         Step::Read(1, 1),
         Step::Put(3, 0),
         Step::Receive(3, 1),
@@ -322,19 +320,12 @@ fn version_above_the_complete_one_expires_when_the_own_versions_are_used_again()
         Step::Read(1, 1),
         Step::Apply(3, 1),
     ];
-    run_in(world, &steps, 1 << 3);
+    run_crowded(&[&STARTS_MADE_UP, &steps[..]].concat(), 1 << 3);
 }
 
 #[test]
 fn version_before_a_restore_of_etcd_in_the_same_batch_has_expired_after_made_up_versions() {
     let steps = [
-        Step::KeepBodies(3, false),
-        Step::Put(3, 0),
-        Step::Receive(3, 3),
-        Step::Apply(3, 9),
-        Step::KeepBodies(3, true),
-        Step::List(3),
-        Step::Apply(3, 9),
         Step::BackUp(1),
         Step::Put(3, 0),
         Step::Receive(3, 1),
@@ -347,5 +338,5 @@ fn version_before_a_restore_of_etcd_in_the_same_batch_has_expired_after_made_up_
         Step::Receive(3, 3),
         Step::Apply(3, 9),
     ];
-    run(&steps, 1 << 20, 1 << 3);
+    run(&[&STARTS_MADE_UP, &steps[..]].concat(), 1 << 20, 1 << 3);
 }

@@ -140,7 +140,7 @@ impl Reader {
     fn read(&mut self, reader: usize, max: usize, world: &World) {
         let snapshot = &*world.snapshot();
         let history = snapshot.history().unwrap();
-        let is_lost_now = reader < CLUSTERS.len() && world.is_lost_by_kill(reader);
+        let is_lost_now = world.is_lost_by_kill(reader);
         let is_lost_by_kill = is_lost_now || (self.is_lost_by_kill && self.position.is_some());
         let (mut cursor, mut contents) = self
             .position
@@ -162,8 +162,7 @@ impl Reader {
         let is_at_end = cursor.version() >= snapshot.version();
         self.is_lost_by_kill = if is_at_end { is_lost_now } else { is_lost_by_kill };
         if is_at_end && let Some(version) = list_version(snapshot, reader) {
-            let contents = contents.clone();
-            let is_lost_by_kill = is_lost_now;
+            let (contents, is_lost_by_kill) = (contents.clone(), is_lost_now);
             self.give(Given { version, contents, is_exact: true, is_of_before: false, is_lost_by_kill });
         }
         self.position = Some((cursor, contents));
@@ -175,7 +174,7 @@ impl Reader {
         let now = listed(snapshot, reader);
         let is_joined = reader >= CLUSTERS.len() || snapshot.joined_partitions(&cluster(reader)).next().is_some();
         let fresh = list_version(snapshot, reader).filter(|_| is_joined);
-        let is_lost_by_kill = reader < CLUSTERS.len() && world.is_lost_by_kill(reader);
+        let is_lost_by_kill = world.is_lost_by_kill(reader);
         self.is_lost_by_kill |= is_lost_by_kill;
         if let Some(version) = fresh {
             let contents = now.clone();
@@ -250,7 +249,14 @@ pub(super) fn run(steps: &[Step], bytes: usize, opened: usize) {
     run_in(World::new(bytes), steps, opened);
 }
 
-pub(super) fn run_in(mut world: World, steps: &[Step], opened: usize) {
+/// Runs the steps with queues that merge as soon as one change is queued.
+pub(super) fn run_crowded(steps: &[Step], opened: usize) {
+    let mut world = World::new(1 << 20);
+    world.queue_bytes = 0;
+    run_in(world, steps, opened);
+}
+
+fn run_in(mut world: World, steps: &[Step], opened: usize) {
     let mut readers: Vec<Reader> = (0..SCOPES).map(|_| Reader::default()).collect();
     for at in (0..INFORMERS.len()).filter(|at| opened & (1 << at) != 0) {
         world.open(at);

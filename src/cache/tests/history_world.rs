@@ -84,6 +84,20 @@ impl Watched {
         (self.fifo, self.queued_ends, self.is_listing) = (fifo, 0, false);
         self.ends_to_apply = self.ends_to_apply.min(1);
     }
+
+    /// Notes that an entry of the queue is applied.
+    fn note(&mut self, popped: &Popped) {
+        match popped {
+            Popped::Deltas(_, deltas) => {
+                self.is_listing |= deltas.iter().any(|delta| delta.kind == DeltaKind::Replaced);
+            }
+            Popped::ReplaceEnd { .. } => {
+                self.queued_ends -= 1;
+                self.ends_to_apply = self.ends_to_apply.saturating_sub(1);
+                self.is_listing = false;
+            }
+        }
+    }
 }
 
 pub(super) struct World {
@@ -193,12 +207,12 @@ impl World {
         }
     }
 
-    /// Returns whether a reader of a cluster may miss changes if it continues after a kill of this process, which then
+    /// Returns whether a reader of cluster `of` may miss changes if it continues after a kill of this process, which then
     /// cannot know what the reader has: states from before a restore of etcd, or a part of a list, whose objects are not
-    /// in the order of their versions.
+    /// in the order of their versions. False if `of` is no cluster.
     pub(super) fn is_lost_by_kill(&self, of: usize) -> bool {
-        let members = self.watched.iter().zip(INFORMERS).filter(|(_, informer)| informer.0 == of);
-        members.into_iter().any(|(watched, _)| watched.ends_to_apply > 0 || watched.is_listing)
+        let mut members = self.watched.iter().zip(INFORMERS).filter(|(_, informer)| informer.0 == of);
+        members.any(|(watched, _)| watched.ends_to_apply > 0 || watched.is_listing)
     }
 
     pub(super) fn open(&mut self, at: usize) {
@@ -256,17 +270,9 @@ impl World {
         let watched = &mut self.watched[at];
         if let Some(id) = watched.id {
             let batch = watched.fifo.pop(max);
-            let ends = batch.iter().filter(|popped| matches!(popped, Popped::ReplaceEnd { .. })).count();
-            watched.queued_ends -= ends;
             for popped in &batch {
-                watched.is_listing = match popped {
-                    Popped::Deltas(_, deltas) => {
-                        watched.is_listing || deltas.iter().any(|delta| delta.kind == DeltaKind::Replaced)
-                    }
-                    Popped::ReplaceEnd { .. } => false,
-                };
+                watched.note(popped);
             }
-            watched.ends_to_apply = watched.ends_to_apply.saturating_sub(ends);
             self.store.apply_up_to(id, batch, watched.fifo.watermark().cloned());
         }
     }
